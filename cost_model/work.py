@@ -1,0 +1,91 @@
+"""What one kernel launch does, counted: the model's only input beside a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Pipe(StrEnum):
+    """An execution pipe with a throughput of its own."""
+
+    FMA32 = "fma32"
+    """Single-precision add, multiply, fused multiply-add, compare, select."""
+    FMA64 = "fma64"
+    FMA16 = "fma16"
+    SPECIAL = "special"
+    """Reciprocal, square root, exponential, logarithm: one hardware step each."""
+    INTEGER = "integer"
+    CONVERT = "convert"
+    """Conversions between dtypes of different width or kind."""
+    TENSOR = "tensor"
+    """Matrix units, for operands of 16 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Traffic of one tensor operand of a kernel.
+
+    Attributes:
+        unique_bytes: distinct bytes that the kernel needs of the tensor.
+        sector_bytes: distinct bytes of the memory sectors that hold them (at least
+            `unique_bytes`): what DRAM moves when every sector is fetched once.
+        requested_bytes: sector bytes that all threads together ask of the cache
+            hierarchy, re-reads included (at least `sector_bytes`).
+        is_write: whether the kernel writes the tensor.
+    """
+
+    unique_bytes: int
+    sector_bytes: int
+    requested_bytes: int
+    is_write: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Counted work of one launch.
+
+    Attributes:
+        accesses: one entry per tensor operand, reads and writes.
+        operations: operations of the whole launch by pipe (an FMA counts as one).
+        blocks: thread blocks (work-groups) of the grid.
+        block_threads: threads (work-items) per block.
+        registers_per_thread: 32-bit registers, estimated or from a compiler.
+        shared_bytes_per_block: on-chip memory per block.
+        barriers_per_block: block-wide barriers that one block executes in sequence.
+        shuffles_per_thread: sub-group exchange steps that one thread executes.
+        bytes_in_flight_per_thread: bytes of independent loads that one thread has
+            outstanding at once.
+        spill_bytes_per_thread: local-memory bytes stored and loaded back per thread.
+        library_calls: operators that run inside a library call; 0 for a kernel of
+            ours. Library calls pay the library's launch law instead of ours.
+        internal_bytes: bytes that pass through memory inside a library call (its
+            intermediate tensors, written and read back).
+    """
+
+    accesses: tuple[Access, ...]
+    operations: Mapping[Pipe, float] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    blocks: int = 1
+    block_threads: int = 1
+    registers_per_thread: int = 16
+    shared_bytes_per_block: int = 0
+    barriers_per_block: int = 0
+    shuffles_per_thread: int = 0
+    bytes_in_flight_per_thread: int = 4
+    spill_bytes_per_thread: int = 0
+    library_calls: int = 0
+    internal_bytes: int = 0
+
+    @property
+    def read_bytes(self) -> int:
+        """Distinct bytes read."""
+        return sum(a.unique_bytes for a in self.accesses if not a.is_write)
+
+    @property
+    def written_bytes(self) -> int:
+        """Distinct bytes written."""
+        return sum(a.unique_bytes for a in self.accesses if a.is_write)

@@ -1,0 +1,1 @@
+"""Everything compiler-like: graphs, rewrites, partitions, kernels, measurements."""

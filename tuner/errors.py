@@ -1,0 +1,95 @@
+"""Errors that the tuner raises on purpose. Each says where, what and what to do."""
+
+from __future__ import annotations
+
+
+class TunerError(Exception):
+    """Base of every deliberate error of this package.
+
+    Attributes:
+        code: stable identifier, also used over HTTP.
+        where: the node, tensor, file or device that the error is about.
+        problem: what is wrong there.
+        hint: what the user can do.
+    """
+
+    code = "tuner-error"
+
+    def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
+        self.where = where
+        self.problem = problem
+        self.hint = hint
+        text = f"{where}: {problem}" if where else problem
+        super().__init__(f"{text} ({hint})" if hint else text)
+
+
+class InvalidModel(TunerError):
+    """The bytes are not a model, or the model breaks its own standard."""
+
+    code = "invalid-model"
+
+
+class UnsupportedModel(TunerError):
+    """The model is valid, but uses something that is refused on purpose."""
+
+    code = "unsupported-model"
+
+
+class ModelTooLarge(TunerError):
+    """The model exceeds a stated limit."""
+
+    code = "model-too-large"
+
+
+class UnboundDimensions(TunerError):
+    """Symbolic dimensions have no size and no default."""
+
+    code = "unbound-dimensions"
+
+
+class UnknownTarget(TunerError):
+    """No device of the catalogue has this name."""
+
+    code = "unknown-target"
+
+
+class InvalidOption(TunerError):
+    """An option has a value outside its range, or options contradict each other."""
+
+    code = "invalid-option"
+
+
+class ConstraintsUnsatisfiable(TunerError):
+    """Pins or caps leave no legal partition."""
+
+    code = "constraints-unsatisfiable"
+
+
+class DeviceUnavailable(TunerError):
+    """The device, its driver or its loader is not there."""
+
+    code = "device-unavailable"
+
+
+class CompileFailed(TunerError):
+    """A compiler refused a generated source; a fault of ours, kept with its log."""
+
+    code = "compile-failed"
+
+
+class KernelFailed(TunerError):
+    """A kernel died, hung or ran out of resources while it ran."""
+
+    code = "kernel-failed"
+
+
+class VerificationFailed(TunerError):
+    """Outputs differ from the reference by more than the stated tolerance."""
+
+    code = "verification-failed"
+
+
+class InternalError(TunerError):
+    """A promise between two stages was broken: a fault of ours."""
+
+    code = "internal-error"

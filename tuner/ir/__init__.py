@@ -1,0 +1,1 @@
+"""The graph: types, nodes, operators, their meaning, and their identity."""
