@@ -1,0 +1,49 @@
+# Two commands matter: `make demo` and `make test`. Both set themselves up.
+.PHONY: install demo test check soak lock patterns golden clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+install: $(STAMP)
+
+# One lock serves everything; --no-deps because the lock is already complete.
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+demo: install
+	$(BIN)/fuseplan demo $(if $(ONCE),--once)
+
+test: install
+	$(BIN)/python -m pytest -q $(TESTS)
+
+# Everything that needs no running: format, lint, types, walls, dependencies, words.
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+	$(BIN)/codespell .
+
+# The same tests at full length: fuzzing, all dtypes and architectures.
+soak: install
+	FUSEPLAN_SOAK=1 $(BIN)/python -m pytest -q $(TESTS)
+
+# Judge the planner on the small graphs with golden facts.
+patterns: install
+	$(BIN)/python -m tests.tuner.fusion.patterns
+
+# Write the resolved versions and hashes of every extra again.
+lock:
+	$(PYTHON) -m venv .lockenv && .lockenv/bin/pip install --quiet uv
+	.lockenv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 \
+		--generate-hashes --no-header --no-annotate --quiet -o requirements.lock
+	rm -rf .lockenv
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
