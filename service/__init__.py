@@ -1,0 +1,1 @@
+"""The service: database, HTTP, jobs, command line and dashboard."""

@@ -1,0 +1,219 @@
+"""From the words on the command line to the values that the tuner takes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from service.cli.exits import BadArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from service.settings import Settings
+    from tuner.pipeline import Model
+    from tuner.plan import Options, Pin
+
+KEY_DIGITS: Final = 64
+
+
+def is_key(text: str) -> bool:
+    """Whether the word is a plan key: 64 lower-case hexadecimal digits."""
+    return len(text) == KEY_DIGITS and set(text) <= set("0123456789abcdef")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file, or of standard input for `-`.
+
+    Raises:
+        BadArgument: the file is not there or cannot be read.
+    """
+    if str(path) == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadArgument(
+            str(path), f"cannot be read: {error.strerror}", hint="give a model file"
+        ) from error
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        BadArgument: the place cannot be written.
+    """
+    draft = path.with_name(path.name + ".part")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise BadArgument(
+            str(path), f"cannot be written: {error.strerror}", hint="choose another -o"
+        ) from error
+
+
+def form_of(data: bytes) -> Literal["onnx", "json"]:
+    """Which of the two model forms the bytes have; JSON starts with a brace."""
+    return "json" if data[:64].lstrip()[:1] == b"{" else "onnx"
+
+
+def sizes(words: Iterable[str]) -> dict[str, int]:
+    """Dimension sizes from words such as `batch=1,seq=64`.
+
+    Raises:
+        BadArgument: a word is not NAME=SIZE with a positive whole size.
+    """
+    found: dict[str, int] = {}
+    for word in (part for text in words for part in text.split(",") if part):
+        name, sign, number = word.partition("=")
+        if not (sign and name and number.strip().isdecimal() and int(number) > 0):
+            raise BadArgument(
+                "--shape", f"{word!r} is not NAME=SIZE", hint="--shape batch=1,seq=64"
+            )
+        found[name.strip()] = int(number)
+    return found
+
+
+def json_object(option: str, text: str) -> Mapping[str, Any]:
+    """A JSON object from an option's text.
+
+    Raises:
+        BadArgument: the text is not a JSON object.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise BadArgument(option, f"is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadArgument(option, "must be a JSON object", hint=f"{option} '{{}}'")
+    return value
+
+
+def read_model(
+    path: Path, target: str, shape: Iterable[str], given: Mapping[str, Any]
+) -> tuple[Options, Model]:
+    """Plan options and the model of a file, with every dimension bound.
+
+    Args:
+        path: model file, or `-`.
+        target: device that the plan is for; it decides the default rule set.
+        shape: words of `--shape`; they win over `shapes` of the options.
+        given: the options object.
+    """
+    said = sizes(shape)
+    data = read_bytes(path)
+
+    from tuner.pipeline import load
+
+    options = plan_options(given, target)
+    shapes = {**options.shapes, **said}
+    training = options.mode == "training"
+    model = load(data, form_of(data), shapes=shapes, training=training)
+    pins = tuple(
+        replace(pin, nodes=(model.node_id(pin.nodes[0]), model.node_id(pin.nodes[1])))
+        for pin in options.pins
+    )
+    return replace(options, pins=pins, shapes=shapes), model
+
+
+def settings(**given: object) -> Settings:
+    """Settings from the environment, with what the command line says on top.
+
+    Raises:
+        BadArgument: a variable holds a value that it cannot have.
+    """
+    from pydantic import ValidationError
+
+    from service.settings import Settings
+
+    said = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Settings(**said)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise BadArgument(
+            name, first["msg"], hint="correct the option or FUSEPLAN_ variable"
+        ) from error
+
+
+def log_file() -> Path:
+    """Where details of unexpected errors go, whatever the settings say."""
+    try:
+        return settings().log_file
+    except BadArgument:
+        return Path.home() / ".local" / "state" / "fuseplan" / "fuseplan.log"
+
+
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "objective": ("latency",),
+    "launch_mode": ("stream", "graph"),
+    "mode": ("inference", "training"),
+    "exactness": ("strict", "relaxed"),
+    "legality": ("reference", "full"),
+}
+
+
+def plan_options(given: Mapping[str, Any], target: str) -> Options:
+    """Plan options from their JSON form; what is left out takes its default.
+
+    Raises:
+        BadArgument: an option is unknown or has a value that it cannot take.
+    """
+    from tuner.plan import Options
+
+    known = {*_CHOICES, "memory_cap_bytes", "pins", "shapes"}
+    for name in given:
+        if name not in known:
+            raise BadArgument(
+                "--options", f"no option {name!r}", hint=", ".join(sorted(known))
+            )
+    for name, allowed in _CHOICES.items():
+        if given.get(name, allowed[0]) not in allowed:
+            raise BadArgument(
+                "--options", f"{name} is one of {', '.join(allowed)}, not {given[name]}"
+            )
+    default = "reference" if target == "ideal" else "full"
+    words = {name: given[name] for name in _CHOICES if name in given}
+    return Options(
+        **{"legality": default, **words},
+        memory_cap_bytes=_memory_cap(given.get("memory_cap_bytes")),
+        pins=_pins(given.get("pins", ())),
+        shapes=_shapes(given.get("shapes", {})),
+    )
+
+
+def _memory_cap(value: object) -> int | None:
+    if value is None or (type(value) is int and value > 0):
+        return value if isinstance(value, int) else None
+    raise BadArgument("--options", "memory_cap_bytes is a positive whole number")
+
+
+def _shapes(value: object) -> Mapping[str, int]:
+    if isinstance(value, dict) and all(
+        type(n) is int and n > 0 for n in value.values()
+    ):
+        return value
+    raise BadArgument("--options", "shapes maps dimension names to positive sizes")
+
+
+def _pins(value: object) -> tuple[Pin, ...]:
+    from tuner.plan import Pin
+
+    hint = 'pins: [{"fuse": true, "nodes": ["a", "b"]}]'
+    if not isinstance(value, list | tuple):
+        raise BadArgument("--options", "pins is a list", hint=hint)
+    pins = []
+    for item in value:
+        match item:
+            case {"fuse": bool(fuse), "nodes": [str(first), str(second)]}:
+                pins.append(Pin(fuse=fuse, nodes=(first, second)))
+            case _:
+                raise BadArgument("--options", f"{item!r} is no pin", hint=hint)
+    return tuple(pins)

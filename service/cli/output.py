@@ -1,0 +1,70 @@
+"""What commands print: JSON for programs, tables for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rich.console import Console
+
+
+def emit(data: object) -> None:
+    """Print one JSON document to standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def line(text: str = "") -> None:
+    """Print one line to standard output, whatever its encoding can show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    shown = text.encode(encoding, "backslashreplace").decode(encoding)
+    sys.stdout.write(shown + "\n")
+
+
+def note(text: str) -> None:
+    """Print one line to standard error: progress, never data."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def console(*, to_errors: bool = False) -> Console:
+    """A rich console; plain text where the output is not a terminal."""
+    from rich.console import Console
+
+    return Console(stderr=to_errors, highlight=False, soft_wrap=not _is_terminal())
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = ""
+) -> None:
+    """Print a table; a column whose name starts with `>` is aligned to the right.
+
+    In a pipe the table keeps its full width, so that no cell is cut.
+    """
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    grid = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    for name in columns:
+        justify: Any = "right" if name.startswith(">") else "left"
+        grid.add_column(name.removeprefix(">"), justify=justify, overflow="fold")
+    for row in rows:
+        grid.add_row(*(escape(cell) for cell in row))
+    out = console()
+    width = out.width if _is_terminal() else 160
+    out.print(grid, width=width)
+
+
+def facts(pairs: Mapping[str, str]) -> None:
+    """Print names and values in two columns, without lines."""
+    width = max((len(name) for name in pairs), default=0)
+    for name, value in pairs.items():
+        line(f"{name:<{width}}  {value}")

@@ -1,0 +1,251 @@
+"""Commands that need no device: plan, lookup, explain, export, strip."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli import inputs, output, views
+from service.cli.exits import CacheMiss
+from service.dashboard.formats import size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from service.cli.lookups import Found, Least
+    from tuner.pipeline import Model
+    from tuner.plan import Options, Plan
+
+ModelPath = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="ONNX or graph JSON; - reads stdin."),
+]
+Target = Annotated[
+    str, typer.Option("--target", "-t", help="Device of the catalogue, or an alias.")
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", help="Sizes of symbolic dimensions: batch=1,seq=64."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
+Legality = Annotated[
+    str | None,
+    typer.Option("--legality", help="Rule set of candidates: reference or full."),
+]
+OptionsText = Annotated[
+    str, typer.Option("--options", help="Further plan options as a JSON object.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command(epilog="Example: fuseplan plan model.onnx --target sm_90 --json")(plan)
+    app.command(
+        epilog="Example: fuseplan lookup model.onnx --target sm_90 --require measured"
+    )(lookup)
+    app.command(epilog="Example: fuseplan export model.onnx -t sm_90 -o kernels/")(
+        export
+    )
+    app.command(epilog="Example: fuseplan strip model.onnx -o light.onnx")(strip)
+
+
+def plan(
+    model: ModelPath,
+    target: Target = "cpu",
+    shape: Shapes = None,
+    legality: Legality = None,
+    options: OptionsText = "{}",
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", min=0.1, help="Seconds for the solver.")
+    ] = 60.0,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="List the nodes of each kernel.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan a model for a target, without running it and without a service."""
+    given = with_legality(options, legality)
+    asked, read = inputs.read_model(model, target, shape or (), given)
+    joined = make(read, target, asked, time_limit_seconds=time_limit).joined()
+    if as_json:
+        output.emit(joined)
+    else:
+        views.show_plan(joined, groups=groups)
+
+
+def with_legality(options: str, legality: str | None) -> dict[str, Any]:
+    """The options object, with the rule set that its own option names."""
+    given = dict(inputs.json_object("--options", options))
+    return given if legality is None else given | {"legality": legality}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """An analytic plan with everything that a command may print of it."""
+
+    plan: Plan
+    key: str
+    stored: Mapping[str, Any]
+    model: Model
+    plan_seconds: float
+
+    def joined(self) -> dict[str, Any]:
+        """The plan in the model's own names, with its envelope."""
+        from tuner import document
+
+        return {
+            "plan_key": self.key,
+            "digest": document.digest(document.encode(self.stored)),
+            **document.joined(self.stored, self.model.names),
+            "timing": {
+                "import_seconds": self.model.import_seconds,
+                "plan_seconds": self.plan_seconds,
+            },
+        }
+
+
+def make(
+    model: Model, target: str, options: Options, *, time_limit_seconds: float = 60.0
+) -> Planned:
+    """Plan a model that was read; no service and no device take part."""
+    from tuner import document, pipeline
+
+    key = pipeline.plan_key(model, target, options)
+    started = time.perf_counter()
+    made = pipeline.make_plan(
+        model, target, options, time_limit_seconds=time_limit_seconds
+    )
+    stored = document.body(made, target=dict(key.target), toolchain=dict(key.toolchain))
+    seconds = time.perf_counter() - started
+    return Planned(
+        plan=made, key=key.key, stored=stored, model=model, plan_seconds=seconds
+    )
+
+
+def lookup(
+    what: Annotated[
+        str, typer.Argument(metavar="KEY|MODEL", help="A plan key, or a model file.")
+    ],
+    target: Target = "cpu",
+    shape: Shapes = None,
+    options: OptionsText = "{}",
+    require: Annotated[
+        str,
+        typer.Option("--require", help="Least evidence: analytic, compiled, measured."),
+    ] = "analytic",
+    server: Annotated[
+        str, typer.Option("--server", help="Address of a service; else the database.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Look a stored plan up; a model that has none gets its analytic plan."""
+    from service.cli import lookups
+
+    least = lookups.evidence(require)
+    if inputs.is_key(what):
+        found = lookups.find(what, least, server)
+        shown = _shown(found, what, names={})
+    else:
+        shown = _lookup_model(Path(what), target, (shape or (), options), least, server)
+    if as_json:
+        output.emit(shown)
+    else:
+        output.line(f"source: {shown['source']}")
+        views.show_plan(shown)
+
+
+def _lookup_model(
+    path: Path, target: str, asked: tuple[Sequence[str], str], least: Least, server: str
+) -> dict[str, Any]:
+    """The stored plan of a model, or the analytic one when that will do."""
+    from service.cli import lookups
+    from tuner import pipeline
+
+    shape, text = asked
+    given = inputs.json_object("--options", text)
+    options, model = inputs.read_model(path, target, shape, given)
+    key = pipeline.plan_key(model, target, options).key
+    try:
+        found = lookups.find(key, least, server)
+    except CacheMiss:
+        if least == "measured":
+            raise
+    except lookups.UNUSABLE as error:
+        if least == "measured":
+            raise
+        output.note(f"fuseplan: {error}; planning without the cache")
+    else:
+        return _shown(found, key, names=model.names)
+    return {"source": "analytic", **make(model, target, options).joined()}
+
+
+def _shown(
+    found: Found, key: str, names: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    from tuner import document
+
+    return {
+        "source": found.source,
+        "plan_key": key,
+        "digest": found.digest,
+        **document.joined(found.body, names),
+        "timing": {},
+    }
+
+
+def export(
+    what: Annotated[
+        str, typer.Argument(metavar="PLAN|MODEL", help="A plan key, or a model file.")
+    ],
+    folder: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder that takes the files.")
+    ],
+    target: Target = "cpu",
+    shape: Shapes = None,
+    options: OptionsText = "{}",
+    as_json: AsJson = False,
+) -> None:
+    """Write a plan's kernel sources, and a manifest that says how to launch them."""
+    from service.cli import exports
+
+    if inputs.is_key(what):
+        package = exports.of_stored(what)
+    else:
+        given = inputs.json_object("--options", options)
+        asked, model = inputs.read_model(Path(what), target, shape or (), given)
+        package = exports.of_planned(make(model, target, asked))
+    written = exports.write(package, folder)
+    if as_json:
+        output.emit({"folder": str(folder), "files": written})
+    else:
+        output.line(f"{folder}: {len(written)} files; start with manifest.json")
+
+
+def strip(
+    model: ModelPath,
+    output_path: Annotated[
+        Path, typer.Option("--output", "-o", help="File that takes the light model.")
+    ],
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", help="Initializer to leave in.")
+    ] = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="Rename everything.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Leave a model's weights out: they become inputs, and the plan stays the same."""
+    from tuner.frontend.strip import strip as light
+
+    data = inputs.read_bytes(model)
+    made = light(data, keep=tuple(keep or ()), anonymous=anonymous)
+    inputs.write_bytes(output_path, made)
+    done = {"output": str(output_path), "bytes": len(made), "before_bytes": len(data)}
+    if as_json:
+        output.emit(done)
+    else:
+        output.line(f"{output_path}: {size(len(made))}, was {size(len(data))}")

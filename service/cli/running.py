@@ -1,0 +1,12 @@
+"""Commands that run something: running."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""

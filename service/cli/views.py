@@ -1,0 +1,117 @@
+"""Plans and machines as a person reads them in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from service.cli import output
+from service.dashboard.formats import count, duration, percent, ratio, size
+
+MAX_ROWS: Final = 30
+"""Kernels of the table; the JSON has them all."""
+
+MAX_NAMES: Final = 3
+
+_KERNEL_COLUMNS: Final = (
+    *("kernel", "family", "nodes", ">time", ">of all"),
+    *(">traffic", ">regs", "bound by"),
+)
+
+Json = Mapping[str, Any]
+
+
+def show_plan(plan: Json, *, groups: bool = False) -> None:
+    """Print the summary of a plan, its costliest kernels and its baselines."""
+    output.facts(_summary(plan))
+    kernels = plan["kernels"]
+    shown = sorted(kernels, key=lambda k: -_seconds(k))[:MAX_ROWS]
+    chosen = {kernel["name"] for kernel in shown}
+    output.table(
+        (
+            "kernel",
+            "family",
+            "nodes",
+            ">time",
+            ">of all",
+            ">traffic",
+            ">regs",
+            "bound by",
+        ),
+        [_kernel_row(k, plan) for k in kernels if k["name"] in chosen],
+    )
+    if len(kernels) > len(shown):
+        output.line(f"{len(kernels) - len(shown)} cheaper kernels not shown (--json).")
+    _show_baselines(plan)
+    if groups:
+        show_groups(kernels)
+
+
+def _summary(plan: Json) -> dict[str, str]:
+    space = plan["candidate_space"]
+    timing = plan.get("timing", {})
+    seconds = sum(v for v in timing.values() if isinstance(v, int | float))
+    facts = {
+        "plan": plan["plan_key"],
+        "target": f"{plan['target']['id']} ({plan['evidence']})",
+        "objective": f"{duration(plan['objective_seconds'])}, bound "
+        f"{duration(plan['bound_seconds'])}, gap {percent(plan['gap'])}",
+        "kernels": count(len(plan["kernels"])),
+        "traffic": size(plan["traffic_bytes"]),
+        "peak memory": size(plan["peak_memory_bytes"]),
+        "candidates": f"{count(space['candidates'])} {space['legality']}"
+        + ("" if space["complete"] else ", not complete"),
+    }
+    if seconds:
+        facts["planned in"] = duration(seconds)
+    return facts
+
+
+def _seconds(kernel: Json) -> float:
+    measured = kernel.get("measurement")
+    return float(measured["seconds"] if measured else kernel["estimate"]["seconds"])
+
+
+def _kernel_row(kernel: Json, plan: Json) -> tuple[str, ...]:
+    whole = plan["objective_seconds"]
+    return (
+        kernel["name"],
+        kernel["family"],
+        shorten(kernel["nodes"]),
+        duration(_seconds(kernel)),
+        percent(_seconds(kernel) / whole if whole else None),
+        size(kernel["traffic_bytes"]),
+        str(kernel["registers"] or ""),
+        str(kernel["estimate"].get("bound_by", "")),
+    )
+
+
+def shorten(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - MAX_NAMES
+    text = ", ".join(names[:MAX_NAMES])
+    return f"{text} +{more}" if more > 0 else text
+
+
+def _show_baselines(plan: Json) -> None:
+    objective = plan["objective_seconds"]
+    rows = [
+        (
+            name,
+            duration(b["objective_seconds"]),
+            ratio(b["objective_seconds"] / objective if objective else None),
+            count(b["kernels"]),
+            size(b["traffic_bytes"]),
+        )
+        for name, b in plan["baselines"].items()
+    ]
+    if rows:
+        output.table(("instead", ">time", ">slower", ">kernels", ">traffic"), rows)
+
+
+def show_groups(kernels: Sequence[Json]) -> None:
+    """Print each kernel with all of its nodes."""
+    for kernel in kernels:
+        output.line(
+            f"{kernel['name']} {kernel['family']}: {', '.join(kernel['nodes'])}"
+        )

@@ -1,0 +1,1 @@
+"""Pages over the public JSON API: every figure is one that the API gives."""
