@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Pipe(StrEnum):
@@ -35,12 +38,18 @@ class Access:
         requested_bytes: sector bytes that all threads together ask of the cache
             hierarchy, re-reads included (at least `sector_bytes`).
         is_write: whether the kernel writes the tensor.
+        useful_bytes: the part of `requested_bytes` that threads really use, re-reads
+            included; less than it when accesses do not coalesce. 0: all of them.
+        block_bytes: distinct bytes that one block touches of the tensor; re-reads
+            inside a block hit the private cache while this fits in it. 0: unknown.
     """
 
     unique_bytes: int
     sector_bytes: int
     requested_bytes: int
     is_write: bool = False
+    useful_bytes: int = 0
+    block_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

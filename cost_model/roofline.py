@@ -1,0 +1,283 @@
+"""Counted work and device limits in, seconds out: `predict`, and a bound below it.
+
+    seconds = launch + overlapped(memory, compute) + serial latencies
+
+Sources: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
+performance model for multicore architectures", CACM 52(4), 2009; J. D. C. Little,
+"A proof for the queuing formula L = lambda W", Operations Research 9(3), 1961, for
+bandwidth by bytes in flight; XLA's `gpu_performance_model_base.cc` for the overlap of
+memory and compute time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cost_model.estimate import Estimate, Evidence
+from cost_model.memory import Traffic, resident_fraction, traffic
+from cost_model.occupancy import Occupancy, occupancy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cost_model.device import Device, LaunchMode
+    from cost_model.work import Pipe, Work
+
+IDEAL_SECONDS_PER_BYTE: Final = 1e-12
+"""On `ideal` a byte costs a picosecond, and nothing else costs anything."""
+
+LIBRARY_OPERATION_SAVINGS: Final = 4.0
+"""A library may do fewer multiplications than the definition of an operator has.
+
+Source: A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR
+2016: Winograd F(4x4, 3x3) does 4 times fewer.
+"""
+
+
+@dataclass(slots=True)
+class _Terms:
+    """Seconds of one part of a launch, or of all of it."""
+
+    dram: float = 0.0
+    cache: float = 0.0
+    private: float = 0.0
+    in_flight: float = 0.0
+    compute: float = 0.0
+
+    @property
+    def memory(self) -> float:
+        return max(self.dram + self.cache + self.private, self.in_flight)
+
+
+def predict(
+    work: Work,
+    device: Device,
+    *,
+    launch_mode: LaunchMode = "stream",
+    evidence: Evidence = Evidence.ANALYTIC,
+) -> Estimate:
+    """Predicted time of one launch of `work`.
+
+    Args:
+        work: the counted work of the launch.
+        device: its limits.
+        launch_mode: alone in a stream, or inside a recorded graph.
+        evidence: what the counts rest on; it is passed on to the estimate.
+
+    Returns:
+        Seconds in all and by term; never less than `lower_bound`.
+    """
+    if device.kind == "ideal":
+        return _ideal(work, evidence)
+    launch = _launch_seconds(work, device, launch_mode)
+    fit = occupancy(work, device)
+    moved = traffic(work, device, fit.blocks)
+    waves = max(1, work.blocks) / (fit.blocks * device.multiprocessors)
+    if work.library_calls:
+        terms, pipe = _library_terms(work, device, moved)
+        latency = device.dram_latency_seconds if work.accesses else 0.0
+    else:
+        _spill(moved, work, device, fit)
+        terms, pipe = _kernel_terms(work, device, moved, fit)
+        latency = _latency_seconds(work, device, fit, waves)
+    memory, compute = terms.memory, terms.compute
+    hidden = device.overlap * min(memory, compute)
+    return Estimate(
+        seconds=launch + memory + compute - hidden + latency,
+        launch_seconds=launch,
+        memory_seconds=memory,
+        compute_seconds=compute,
+        latency_seconds=latency,
+        dram_bytes=moved.dram_bytes,
+        cache_bytes=moved.cache_bytes,
+        occupancy=fit.fraction,
+        occupancy_limiter=fit.limiter,
+        waves=waves,
+        bound_by=_bound_by(launch, terms, latency, pipe),
+        registers=fit.registers,
+        spill_bytes=fit.spill_bytes,
+        evidence=evidence,
+    )
+
+
+def lower_bound(
+    work: Work, device: Device, *, launch_mode: LaunchMode = "stream"
+) -> float:
+    """Seconds that no schedule of the same operands and operations can beat.
+
+    Peak rates, distinct bytes once, no latency, and every byte that a cache can hold
+    is served by that cache. It never exceeds `predict`, nor a true time.
+    """
+    nbytes = work.read_bytes + work.written_bytes
+    if device.kind == "ideal":
+        return IDEAL_SECONDS_PER_BYTE * nbytes
+    floor = device.launch_floor_seconds
+    savings = 1.0
+    if work.library_calls:
+        floor = device.library_floor_seconds
+        savings = LIBRARY_OPERATION_SAVINGS
+    elif launch_mode == "graph":
+        floor = min(floor, device.graph_launch_seconds)
+    near = device.l1_bytes * device.multiprocessors if device.keeps_l1 else 0
+    memory = max(
+        nbytes / device.l1_bytes_per_second,
+        (nbytes - near) / device.l2_peak_bytes_per_second,
+        (nbytes - device.l2_bytes) / device.dram_peak_bytes_per_second,
+    )
+    peak = device.peak_operations_per_second
+    compute = max((n / peak[p] for p, n in work.operations.items()), default=0.0)
+    return floor + max(memory, compute / savings)
+
+
+def _ideal(work: Work, evidence: Evidence) -> Estimate:
+    nbytes = work.read_bytes + work.written_bytes
+    seconds = IDEAL_SECONDS_PER_BYTE * nbytes
+    return Estimate(
+        seconds=seconds,
+        launch_seconds=0.0,
+        memory_seconds=seconds,
+        compute_seconds=0.0,
+        latency_seconds=0.0,
+        dram_bytes=float(nbytes),
+        cache_bytes=0.0,
+        occupancy=1.0,
+        occupancy_limiter="none",
+        waves=1.0,
+        bound_by="dram",
+        registers=work.registers_per_thread,
+        spill_bytes=0,
+        evidence=evidence,
+    )
+
+
+def _launch_seconds(work: Work, device: Device, launch_mode: LaunchMode) -> float:
+    if work.library_calls:
+        operators = work.library_calls * device.library_operator_seconds
+        return device.library_launch_seconds + operators
+    if launch_mode == "graph":
+        return device.graph_launch_seconds
+    return device.launch_seconds
+
+
+def _spill(moved: Traffic, work: Work, device: Device, fit: Occupancy) -> None:
+    """Spilled registers go through the private cache while they fit in it."""
+    if not fit.spill_bytes:
+        return
+    nbytes = float(fit.spill_bytes * work.blocks * work.block_threads)
+    # Stored and loaded back: the bytes that must stay resident are half the traffic.
+    if fit.threads * fit.spill_bytes / 2 <= device.l1_bytes:
+        moved.private_bytes += nbytes
+    else:
+        moved.cache_bytes += nbytes
+
+
+def _library_terms(work: Work, device: Device, moved: Traffic) -> tuple[_Terms, str]:
+    """A library call fills the device: no waves, no occupancy, one efficiency."""
+    if work.internal_bytes:
+        # Written and read back, shared among the operators between the first and last.
+        each = work.internal_bytes / (2 * max(1, work.library_calls - 1))
+        held = work.internal_bytes * resident_fraction(each, device.l2_bytes)
+        moved.cache_bytes += held
+        moved.dram_bytes += work.internal_bytes - held
+    seconds, pipe = _busiest(
+        work.operations, device.peak_operations_per_second, device.pipe_overlap
+    )
+    terms = _Terms(
+        dram=moved.dram_bytes / device.dram_bytes_per_second,
+        cache=moved.cache_bytes / device.l2_bytes_per_second,
+        private=moved.private_bytes / device.l1_bytes_per_second,
+        compute=seconds / device.library_efficiency,
+    )
+    return terms, pipe
+
+
+def _kernel_terms(
+    work: Work, device: Device, moved: Traffic, fit: Occupancy
+) -> tuple[_Terms, str]:
+    """Whole waves at full strength, then a last one with what is left to run."""
+    seconds, pipe = _busiest(
+        work.operations, device.operations_per_second, device.pipe_overlap
+    )
+    blocks = max(1, work.blocks)
+    capacity = fit.blocks * device.multiprocessors
+    rest = blocks % capacity
+    whole = blocks - rest
+    terms = _Terms()
+    for part, running in ((whole, capacity), (rest, rest)):
+        if part:
+            _add_part(terms, work, device, moved, (part / blocks, running, seconds))
+    return terms, pipe
+
+
+def _add_part(
+    terms: _Terms,
+    work: Work,
+    device: Device,
+    moved: Traffic,
+    part: tuple[float, int, float],
+) -> None:
+    """Add a share of the launch of which `running` blocks are alive at once."""
+    share, running, compute_seconds = part
+    count = device.multiprocessors
+    active = min(running, count)
+    drawn = active * device.multiprocessor_bytes_per_second
+    cache_rate = min(device.l2_bytes_per_second, drawn)
+    dram_rate = min(device.dram_bytes_per_second, drawn)
+    terms.dram += share * moved.dram_bytes / dram_rate
+    terms.cache += share * moved.cache_bytes / cache_rate
+    terms.private += (
+        share * moved.private_bytes * count / (device.l1_bytes_per_second * active)
+    )
+    asked = running * work.block_threads * max(1, work.bytes_in_flight_per_thread)
+    in_flight = max(asked, active * device.prefetched_bytes_per_multiprocessor)
+    waited = moved.dram_read_bytes * device.dram_latency_seconds
+    waited += moved.cache_read_bytes * device.l2_latency_seconds
+    terms.in_flight += share * waited / in_flight
+    # The multiprocessor with most blocks ends last; few threads on it leave gaps, and
+    # a sub-group that is not full wastes its lanes.
+    most = -(-running // count)
+    lanes = device.subgroup_threads
+    padded = -(-work.block_threads // lanes) * lanes
+    fed = min(1.0, most * padded / device.saturation_threads_per_multiprocessor)
+    uneven = most * count / running
+    wasted = padded / work.block_threads
+    terms.compute += share * compute_seconds * uneven * wasted / fed
+
+
+def _busiest(
+    operations: Mapping[Pipe, float], rates: Mapping[Pipe, float], pipe_overlap: float
+) -> tuple[float, str]:
+    """Seconds of all pipes together, and the busiest of them."""
+    total = 0.0
+    most = 0.0
+    name = ""
+    for pipe, count in operations.items():
+        seconds = count / rates[pipe]
+        total += seconds
+        if seconds > most:
+            most, name = seconds, pipe.value
+    return most + (1.0 - pipe_overlap) * (total - most), name
+
+
+def _latency_seconds(work: Work, device: Device, fit: Occupancy, waves: float) -> float:
+    """What nothing hides: the first read, block starts, and exchanges in a block.
+
+    While a block waits at a barrier the other resident blocks run, so in a long launch
+    only one wave in `fit.blocks` is exposed; the first always is.
+    """
+    first = device.dram_latency_seconds if work.accesses else 0.0
+    inside = work.barriers_per_block * device.barrier_seconds
+    inside += work.shuffles_per_thread * device.shuffle_seconds
+    exposed = max(1.0, waves / fit.blocks)
+    starts = -(-max(1, work.blocks) // device.multiprocessors)
+    return first + inside * exposed + starts * device.block_launch_seconds
+
+
+def _bound_by(launch: float, terms: _Terms, latency: float, pipe: str) -> str:
+    if terms.in_flight > terms.dram + terms.cache + terms.private:
+        memory = (terms.in_flight, "bytes in flight")
+    else:
+        memory = max((terms.dram, "dram"), (terms.cache, "l2"), (terms.private, "l1"))
+    compute = (terms.compute, pipe)
+    return max((launch, "launch"), memory, compute, (latency, "latency"))[1]
