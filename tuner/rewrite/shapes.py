@@ -1,0 +1,46 @@
+"""Small facts about shapes that several rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from tuner.ir.graph import Attribute
+from tuner.ir.inference import broadcast
+from tuner.ir.types import Dim, TensorType
+from tuner.rewrite.rule import Make, Value, View
+
+
+def attributes(**values: Attribute) -> Mapping[str, Attribute]:
+    """Attributes of a node to make."""
+    return MappingProxyType(values)
+
+
+def reshaped(value: Value, shape: Sequence[Dim]) -> Make:
+    """A value in another shape."""
+    return Make("reshape", (value,), attributes(shape=tuple(shape)))
+
+
+def fitted(view: View, tensor: str, wanted: TensorType) -> Value | None:
+    """A tensor, broadcast to a type where it has not got it; None if it cannot."""
+    given = view.type(tensor)
+    if given == wanted:
+        return tensor
+    if given.dtype is not wanted.dtype:
+        return None
+    if joined(given.shape, wanted.shape) != wanted.shape:
+        return None
+    return Make("expand", (tensor,), attributes(shape=wanted.shape))
+
+
+def joined(*shapes: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
+    """Common shape of operands; None where they do not broadcast."""
+    try:
+        return broadcast(shapes)
+    except ValueError:
+        return None
+
+
+def without_units(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The extents that are not one."""
+    return tuple(extent for extent in shape if extent != 1)
