@@ -1,0 +1,1 @@
+"""Compiling, running, verifying and timing kernels on real devices."""

@@ -1,0 +1,285 @@
+"""Verify a kernel, then time it: what happens inside the child process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from tuner.errors import TunerError, VerificationFailed
+from tuner.ir.graph import Graph, Node
+from tuner.ir.interpreter import evaluate
+from tuner.ir.types import Array
+from tuner.plan import Measurement
+from tuner.runtime import library, wire
+from tuner.runtime.backend import Backend, Enqueue, Memory
+from tuner.runtime.feeds import VARIANTS, align, make_feeds
+from tuner.runtime.kernels import bind_generated, bind_library
+from tuner.runtime.requests import MeasureRequest
+from tuner.runtime.timing import Protocol, Run, measure_by_turns
+from tuner.runtime.verification import (
+    KERNEL_EPSILONS,
+    Verdict,
+    epsilon,
+    judge,
+    why_void,
+    widen,
+)
+
+_KEPT_BYTES: Final = 2 << 30
+_POISONS: Final = (0xFF, 0xA5)
+"""Bytes that outputs hold before a verified run: NaN in every float type; then a
+pattern that no whole number shares with the first."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """Inputs of a graph, and the reference outputs that belong to them.
+
+    Attributes:
+        feeds: stored inputs, one mapping for each seed.
+        references: float64 outputs, likewise; empty when nothing is verified.
+        void: why a comparison would say nothing; empty when it does.
+    """
+
+    graph: Graph
+    feeds: tuple[Mapping[str, Array], ...]
+    references: tuple[Mapping[str, Array], ...]
+    void: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the arrays take."""
+        groups = (*self.feeds, *self.references)
+        return sum(array.nbytes for group in groups for array in group.values())
+
+    def library_error(self, index: int, name: str) -> float:
+        """The library's greatest error in one output; 0 if it cannot run the graph."""
+        if not library.is_available():
+            return 0.0
+        graph, feeds = self.graph, self.feeds[index]
+        outputs = {
+            out: np.empty(graph.types[out].static_shape, graph.types[out].dtype.numpy)
+            for out in graph.outputs
+        }
+        try:
+            library.open_graph(graph).bind({**feeds, **outputs}, graph.types)()
+        except TunerError:
+            return 0.0
+        reference = self.references[index][name]
+        ours = widen(outputs[name], graph.types[name].dtype)
+        with np.errstate(all="ignore"):
+            errors = np.abs(ours - reference)  # type: ignore[operator]
+        finite = errors[np.isfinite(errors)]
+        return float(finite.max()) if finite.size else 0.0
+
+    def rounded(self, index: int, name: str) -> Array:
+        """An output in the types' own precision."""
+        return interpret(self.graph, self.feeds[index], "native")[name]
+
+
+def interpret(
+    graph: Graph, feeds: Mapping[str, Array], precision: str
+) -> dict[str, Array]:
+    """Evaluate by the references, opaque nodes by the library."""
+
+    def opaque(node: Node, arrays: Sequence[Array]) -> Sequence[Array]:
+        return library.run_opaque(node, graph, arrays)
+
+    exact = "float64" if precision == "float64" else "native"
+    return evaluate(graph, feeds, precision=exact, opaque=opaque)
+
+
+def make_case(request: MeasureRequest) -> Case:
+    """Draw inputs, another kind of them as long as the check would be void."""
+    case = _draw(request, 0)
+    if not request.verify:
+        return case
+    for kind in range(len(VARIANTS)):
+        case = case if kind == 0 else _draw(request, kind)
+        first, second = (interpret(request.graph, f, "float64") for f in case.feeds)
+        case.references = (first, second)
+        case.void = why_void(_varying_part(request), first, second)
+        if not case.void:
+            break
+    return case
+
+
+def _varying_part(request: MeasureRequest) -> Graph:
+    """The graph with what differs between seeds as its inputs."""
+    varying = tuple(n for n in request.graph.inputs if n not in _fixed_names(request))
+    return replace(request.graph, inputs=varying, weights=())
+
+
+def _fixed_names(request: MeasureRequest) -> frozenset[str]:
+    """Inputs that are the same in every run; weights only beside other inputs."""
+    graph = request.graph
+    weights = {*graph.weights, *request.weights}
+    others = [n for n in graph.inputs if n not in weights and n not in request.values]
+    return frozenset({*request.values, *(weights if others else ())})
+
+
+def _draw(request: MeasureRequest, kind: int) -> Case:
+    graph, fixed = request.graph, _fixed_names(request)
+    draw = partial(make_feeds, graph, variant=VARIANTS[kind], ranges=request.ranges)
+    names = (*graph.inputs, *graph.weights)
+    given = {n: align(a) for n, a in request.values.items() if n in names}
+    still = tuple(name for name in names if name in fixed and name not in given)
+    moving = tuple(name for name in names if name not in fixed)
+    common = {**given, **draw(request.seeds[0], names=still)}
+    feeds = tuple({**common, **draw(seed, names=moving)} for seed in request.seeds)
+    return Case(graph=graph, feeds=feeds, references=(), void="")
+
+
+class Bench:
+    """A device with the inputs and references of recent requests kept warm."""
+
+    def __init__(
+        self, backend: Backend, options: library.SessionOptions | None = None
+    ) -> None:
+        """Use a device.
+
+        Args:
+            backend: where generated kernels run.
+            options: threads of library calls.
+        """
+        self.backend = backend
+        self._options = options
+        self._cases: OrderedDict[str, Case] = OrderedDict()
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        """Verify, then time.
+
+        Raises:
+            CompileFailed, ResourcesExceeded, KernelFailed, VerificationFailed: what
+                the failure kinds of a measurement stand for.
+        """
+        return self.measure_by_turns([request])[0]
+
+    def measure_by_turns(
+        self, requests: Sequence[MeasureRequest]
+    ) -> tuple[Measurement, ...]:
+        """Verify all, then time them by turns under the first one's protocol."""
+        prepared = [self._prepare(request) for request in requests]
+        first = requests[0]
+        protocol = Protocol(
+            repeats=first.repeats,
+            budget_seconds=first.budget_seconds * len(requests),
+            abandon_above_seconds=max(r.abandon_above_seconds for r in requests),
+            attempts=first.attempts,
+        )
+        timed = measure_by_turns([run for run, _ in prepared], protocol)
+        return tuple(
+            replace(
+                measurement,
+                max_abs_error=verdict.max_abs_error,
+                max_rel_error=verdict.max_rel_error,
+            )
+            for measurement, (_, verdict) in zip(timed, prepared, strict=True)
+        )
+
+    def _prepare(self, request: MeasureRequest) -> tuple[Run, Verdict]:
+        case = self._case(request)
+        if case.void:
+            raise VerificationFailed("check", f"void: {case.void}")
+        outputs = self._outputs(case)
+        verdict = Verdict()
+        if request.verify:
+            for index in (1, 0):
+                enqueue = self._bind(request, case, index, outputs)
+                verdict = _worse(verdict, self._verify(case, index, enqueue, outputs))
+        else:
+            enqueue = self._bind(request, case, 0, outputs)
+        return partial(self.backend.elapsed, enqueue), verdict
+
+    def _case(self, request: MeasureRequest) -> Case:
+        identity = (
+            request.graph,
+            request.weights,
+            dict(request.values),
+            dict(request.ranges),
+            request.seeds,
+            request.verify,
+        )
+        key = hashlib.sha256(wire.encode(identity)).hexdigest()
+        if key not in self._cases:
+            self._cases[key] = make_case(request)
+        self._cases.move_to_end(key)
+        while len(self._cases) > 1 and self._kept_bytes() > _KEPT_BYTES:
+            self._cases.popitem(last=False)
+        return self._cases[key]
+
+    def _kept_bytes(self) -> int:
+        return sum(case.size_bytes for case in self._cases.values())
+
+    def _outputs(self, case: Case) -> dict[str, Memory]:
+        types = case.graph.types
+        return {
+            name: self.backend.allocate(types[name].bytes)
+            for name in case.graph.outputs
+        }
+
+    def _bind(
+        self,
+        request: MeasureRequest,
+        case: Case,
+        index: int,
+        outputs: Mapping[str, Memory],
+    ) -> Enqueue:
+        feeds = case.feeds[index]
+        if request.source is not None:
+            inputs = {name: self.backend.wrap(array) for name, array in feeds.items()}
+            memories = {**inputs, **outputs}
+            return bind_generated(
+                self.backend, request.source, memories, exactness=request.exactness
+            )
+        known = _fixed_names(request)
+        fixed = {name: array for name, array in feeds.items() if name in known}
+        inputs = {
+            name: self.backend.wrap(array)
+            for name, array in feeds.items()
+            if name not in fixed
+        }
+        return bind_library(
+            self.backend, case.graph, {**inputs, **outputs}, fixed, self._options
+        )
+
+    def _verify(
+        self, case: Case, index: int, enqueue: Enqueue, outputs: Mapping[str, Memory]
+    ) -> Verdict:
+        for memory in outputs.values():
+            self.backend.fill(memory, _POISONS[index % 2])
+        enqueue()
+        self.backend.synchronise()
+        worst = Verdict()
+        for name in case.graph.outputs:
+            worst = _worse(worst, self._judge(case, index, name, outputs[name]))
+        return worst
+
+    def _judge(self, case: Case, index: int, name: str, memory: Memory) -> Verdict:
+        kind = case.graph.types[name]
+        stored = np.empty(kind.static_shape, kind.dtype.numpy)
+        self.backend.read(memory, stored)
+        verdict = judge(
+            name,
+            widen(stored, kind.dtype),
+            case.references[index][name],
+            bound=KERNEL_EPSILONS * epsilon(case.graph),
+            library_error=partial(case.library_error, index, name),
+            alternative=partial(case.rounded, index, name),
+        )
+        if verdict.reason:
+            raise VerificationFailed("output", verdict.reason)
+        return verdict
+
+
+def _worse(one: Verdict, other: Verdict) -> Verdict:
+    return Verdict(
+        max_abs_error=max(one.max_abs_error, other.max_abs_error),
+        max_rel_error=max(one.max_rel_error, other.max_rel_error),
+    )

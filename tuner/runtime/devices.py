@@ -1,0 +1,38 @@
+"""Names of devices, and how to open them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tuner.errors import UnknownTarget
+from tuner.runtime.backend import Backend
+
+_CLASSES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "cpu": ("tuner.runtime.opencl", "OpenCLBackend"),
+        "opencl": ("tuner.runtime.opencl", "OpenCLBackend"),
+        "cuda": ("tuner.runtime.cuda", "CudaBackend"),
+        "null": ("tuner.runtime.null", "NullBackend"),
+    }
+)
+DEVICES: Final = tuple(_CLASSES)
+
+
+def open_backend(device: str) -> Backend:
+    """Open a device by name: cpu, opencl, cuda or null.
+
+    Raises:
+        UnknownTarget: no back end has this name.
+        DeviceUnavailable: the device or its driver is not there.
+    """
+    if device not in _CLASSES:
+        raise UnknownTarget(
+            device, "no such device", hint=f"one of {', '.join(DEVICES)}"
+        )
+    module, name = _CLASSES[device]
+    made: Any = getattr(importlib.import_module(module), name)()
+    backend: Backend = made
+    return backend

@@ -1,0 +1,189 @@
+"""Random inputs on which a kernel's answer says something.
+
+An input's role is read from its readers: an index stays inside its table, what is
+divided by or put under a root is positive. If a reference still turns out void, other
+kinds of values are tried (`VARIANTS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tuner.ir.graph import Graph, Node
+from tuner.ir.inference import whole
+from tuner.ir.interpreter import to_bf16
+from tuner.ir.types import Array, DType, TensorType
+from tuner.runtime.backend import aligned_bytes, as_bytes
+
+Ranges = Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A kind of random values.
+
+    Attributes:
+        positive: all floats between 1/4 and 7/4, else standard normal.
+        scale: factor of the floats.
+        true_share: probability of True.
+        nan_share: probability of NaN.
+    """
+
+    positive: bool = False
+    scale: float = 1.0
+    true_share: float = 0.5
+    nan_share: float = 0.0
+
+
+VARIANTS: Final = (
+    Variant(),
+    Variant(positive=True, true_share=0.9),
+    Variant(scale=0.125, true_share=0.9),
+    Variant(positive=True, scale=0.25, true_share=0.1),
+    Variant(nan_share=0.25),
+)
+_POSITIVE: Final[Mapping[str, tuple[int, ...]]] = {
+    "log": (0,),
+    "sqrt": (0,),
+    "reciprocal": (0,),
+    "div": (1,),
+    "pow": (0,),
+    "fmod": (1,),
+    "floor_mod": (1,),
+}
+_THROUGH: Final = frozenset(
+    {"reshape", "transpose", "expand", "slice", "cast", "concat", "where"}
+)
+_INT_SPAN: Final = (0, 9)
+_OPAQUE_SPAN: Final = (0, 1)
+
+
+def make_feeds(
+    graph: Graph,
+    seed: int,
+    *,
+    variant: Variant = VARIANTS[0],
+    ranges: Ranges | None = None,
+    names: tuple[str, ...] | None = None,
+) -> dict[str, Array]:
+    """Page-aligned stored arrays for the inputs and weights of a graph.
+
+    Args:
+        graph: static shapes.
+        seed: decides every value, together with the names' order.
+        variant: kind of values.
+        ranges: least and greatest value by input, where known.
+        names: which tensors; all inputs and weights by default.
+    """
+    known = ranges or {}
+    spans = _spans(graph)
+    positive = _positive(graph)
+    wanted = (*graph.inputs, *graph.weights) if names is None else names
+    order = {name: place for place, name in enumerate((*graph.inputs, *graph.weights))}
+    feeds = {}
+    for name in wanted:
+        kind = graph.types[name]
+        random = np.random.default_rng((seed, order[name]))
+        span = known.get(name, spans.get(name))
+        feeds[name] = _draw(random, kind, span, variant, positive=name in positive)
+    return feeds
+
+
+def align(array: Array) -> Array:
+    """The same array at the beginning of a page."""
+    copy = aligned_bytes(array.nbytes)[: array.nbytes]
+    copy[:] = as_bytes(array)
+    return copy.view(array.dtype).reshape(array.shape)
+
+
+def _draw(
+    random: np.random.Generator,
+    kind: TensorType,
+    span: tuple[float, float] | None,
+    variant: Variant,
+    *,
+    positive: bool,
+) -> Array:
+    shape, dtype = kind.static_shape, kind.dtype
+    if dtype is DType.BOOL:
+        return align(random.random(shape) < variant.true_share)
+    if not dtype.is_float:
+        low, high = (int(edge) for edge in span or _INT_SPAN)
+        low = max(low, 1) if positive and span is None else low
+        return align(random.integers(low, high, shape, dtype.numpy, endpoint=True))
+    return align(_to_storage(_floats(random, kind, span, variant, positive), dtype))
+
+
+def _floats(
+    random: np.random.Generator,
+    kind: TensorType,
+    span: tuple[float, float] | None,
+    variant: Variant,
+    positive: bool,  # noqa: FBT001
+) -> Any:
+    exact = np.float64 if kind.dtype is DType.F64 else np.float32
+    shape = kind.static_shape
+    if span is not None:
+        return random.uniform(*span, shape).astype(exact)
+    if positive or variant.positive:
+        values = (random.random(shape, exact) * 1.5 + 0.25) * exact(variant.scale)
+    else:
+        values = random.standard_normal(shape, exact) * exact(variant.scale)
+    if variant.nan_share:
+        values = np.where(random.random(shape) < variant.nan_share, np.nan, values)
+    return np.asarray(values)
+
+
+def _to_storage(values: Any, dtype: DType) -> Array:
+    return to_bf16(values) if dtype is DType.BF16 else values.astype(dtype.numpy)
+
+
+def _spans(graph: Graph) -> dict[str, tuple[float, float]]:
+    """Ranges of whole-number inputs that end up as indices or in unknown nodes."""
+    found: dict[str, tuple[float, float]] = {}
+    for node in reversed(graph.nodes):
+        if node.op == "gather":
+            extent = graph.types[node.inputs[0]].shape[whole(node.attributes, "axis")]
+            _narrow(found, node.inputs[1], (0, max(int(extent) - 1, 0)))
+        for name in node.inputs:
+            kind = graph.types[name].dtype
+            if kind.is_float or kind is DType.BOOL:
+                continue
+            if node.op == "opaque":
+                _narrow(found, name, _OPAQUE_SPAN)
+            _inherit(found, graph, node, name)
+    return found
+
+
+def _inherit(
+    found: dict[str, tuple[float, float]], graph: Graph, node: Node, name: str
+) -> None:
+    for out in node.outputs:
+        is_whole = not graph.types[out].dtype.is_float
+        if (
+            out in found
+            and is_whole
+            and (node.op != "gather" or name != node.inputs[1])
+        ):
+            _narrow(found, name, found[out])
+
+
+def _narrow(
+    found: dict[str, tuple[float, float]], name: str, span: tuple[float, float]
+) -> None:
+    old = found.get(name, span)
+    found[name] = (max(old[0], span[0]), min(old[1], span[1]))
+
+
+def _positive(graph: Graph) -> set[str]:
+    """Tensors that reach a root, a logarithm or a divisor unchanged but for shape."""
+    found: set[str] = set()
+    for node in reversed(graph.nodes):
+        found.update(node.inputs[place] for place in _POSITIVE.get(node.op, ()))
+        if node.op in _THROUGH and found.intersection(node.outputs):
+            found.update(node.inputs)
+    return found

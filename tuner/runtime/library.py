@@ -1,0 +1,351 @@
+"""Library kernels: small graphs run by ONNX Runtime on arrays that stay in place.
+
+Sessions never spin while they wait, or their threads and those of the generated
+kernels would stop each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper
+
+from tuner.errors import DeviceUnavailable, KernelFailed
+from tuner.ir.graph import Graph, Node
+from tuner.ir.types import Array, DType, TensorType
+from tuner.runtime.onnx_writer import ELEMENT, external, is_external, write_model
+
+_CURE: Final = "pip install onnxruntime"
+_ERROR: Final = 3
+
+
+def _runtime() -> Any:
+    try:
+        import onnxruntime  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ImportError as error:
+        raise DeviceUnavailable("library", str(error), hint=_CURE) from error
+    return onnxruntime
+
+
+def is_available() -> bool:
+    """Whether ONNX Runtime can be imported."""
+    try:
+        _runtime()
+    except DeviceUnavailable:
+        return False
+    return True
+
+
+def toolchain() -> str:
+    """Name and version of the library."""
+    return f"onnxruntime {_runtime().__version__}"
+
+
+def usable_threads() -> int:
+    """Number of processors that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """How ONNX Runtime runs a model.
+
+    Attributes:
+        threads: threads of one operator.
+        spinning: whether idle threads spin; only where nothing else computes.
+    """
+
+    threads: int = field(default_factory=usable_threads)
+    spinning: bool = False
+
+
+@dataclass(slots=True)
+class Session:
+    """A loaded model. Keeps the arrays alive whose addresses it was given."""
+
+    session: Any
+    kept: tuple[Any, ...]
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Run once on arrays of NumPy types (no bf16) and return new arrays."""
+        names = [output.name for output in self.session.get_outputs()]
+        wanted = {item.name for item in self.session.get_inputs()}
+        given = {name: array for name, array in feeds.items() if name in wanted}
+        results: list[Array] = self.session.run(names, given)
+        return dict(zip(names, results, strict=True))
+
+    def bind(
+        self,
+        arrays: Mapping[str, Array],
+        types: Mapping[str, TensorType],
+    ) -> Launch:
+        """Fix the addresses of all inputs and outputs.
+
+        Args:
+            arrays: stored arrays (bf16 as uint16) by tensor name, contiguous; they
+                are read and written in place at every run.
+            types: the types of these tensors.
+        """
+        binding = self.session.io_binding()
+        for item in self.session.get_inputs():
+            binding.bind_input(*_place(item.name, arrays, types))
+        for item in self.session.get_outputs():
+            binding.bind_output(*_place(item.name, arrays, types))
+        raw, options = self.session._sess, _runtime().RunOptions()  # noqa: SLF001
+        return Launch(
+            call=raw.run_with_iobinding,
+            arguments=(binding._iobinding, options),  # noqa: SLF001
+            kept=(arrays, binding),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A library call with its addresses bound; returns when it is done."""
+
+    call: Any
+    arguments: tuple[Any, ...]
+    kept: tuple[Any, ...]
+
+    def __call__(self) -> None:
+        """Run.
+
+        Raises:
+            KernelFailed: the library reported an error.
+        """
+        try:
+            self.call(*self.arguments)
+        except RuntimeError as error:
+            raise KernelFailed("library", str(error)) from error
+
+
+def _place(
+    name: str, arrays: Mapping[str, Array], types: Mapping[str, TensorType]
+) -> tuple[str, str, int, Any, tuple[int, ...], int]:
+    array, kind = arrays[name], types[name]
+    element = ELEMENT[kind.dtype] if kind.dtype is DType.BF16 else kind.dtype.numpy
+    return name, "cpu", 0, element, kind.static_shape, array.ctypes.data
+
+
+def open_graph(
+    graph: Graph,
+    fixed: Mapping[str, Array] | None = None,
+    options: SessionOptions | None = None,
+) -> Session:
+    """Load a small graph.
+
+    Args:
+        graph: a graph with static shapes.
+        fixed: stored arrays of inputs whose values never change (weights); the
+            library may pack them, and large ones are used where they lie.
+        options: threads.
+
+    Raises:
+        DeviceUnavailable: ONNX Runtime is not installed.
+        KernelFailed: ONNX Runtime cannot run the graph.
+    """
+    fixed = dict(fixed or {})
+    model = write_model(graph, fixed)
+    by_address = {
+        name: (array, graph.types[name])
+        for name, array in {**graph.constants, **fixed}.items()
+        if name in graph.types and is_external(graph.types[name])
+    }
+    return _open(model.SerializeToString(), by_address, options or SessionOptions())
+
+
+def _open(
+    model: bytes,
+    by_address: Mapping[str, tuple[Array, TensorType]],
+    options: SessionOptions,
+) -> Session:
+    runtime = _runtime()
+    settings = runtime.SessionOptions()
+    settings.intra_op_num_threads = options.threads
+    settings.log_severity_level = _ERROR
+    spinning = "1" if options.spinning else "0"
+    settings.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+    values = {
+        name: _ort_value(runtime, array, kind)
+        for name, (array, kind) in by_address.items()
+    }
+    if values:
+        settings.add_external_initializers(list(values), list(values.values()))
+    try:
+        session = runtime.InferenceSession(
+            model, settings, providers=["CPUExecutionProvider"]
+        )
+    except _failures(runtime) as error:
+        raise KernelFailed("library", str(error)) from error
+    return Session(session=session, kept=(by_address, values))
+
+
+def _failures(runtime: Any) -> tuple[type[Exception], ...]:
+    """What ONNX Runtime raises when it refuses a model: its own, or RuntimeError."""
+    state = runtime.capi.onnxruntime_pybind11_state
+    names = (
+        "Fail",
+        "InvalidArgument",
+        "InvalidGraph",
+        "NotImplemented",
+        "InvalidProtobuf",
+    )
+    return (RuntimeError, *(getattr(state, name) for name in names))
+
+
+def _ort_value(runtime: Any, array: Array, kind: TensorType) -> Any:
+    stored = np.ascontiguousarray(array).reshape(kind.static_shape)
+    if kind.dtype is DType.BF16:
+        return runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            stored, ELEMENT[DType.BF16]
+        )
+    return runtime.OrtValue.ortvalue_from_numpy(stored)
+
+
+def run_opaque(node: Node, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """Run one node of a graph, as `tuner.ir.interpreter.evaluate` asks.
+
+    Args:
+        node: any node of the graph.
+        graph: gives the types.
+        arrays: stored inputs, in the node's order.
+    """
+    names = tuple(dict.fromkeys(node.inputs))
+    given = dict(zip(node.inputs, arrays, strict=True))
+    single = Graph(
+        nodes=(node,),
+        inputs=names,
+        outputs=node.outputs,
+        types={name: graph.types[name] for name in (*names, *node.outputs)},
+    )
+    results = {
+        name: np.empty(graph.types[name].static_shape, graph.types[name].dtype.numpy)
+        for name in node.outputs
+    }
+    inputs = {name: np.ascontiguousarray(array) for name, array in given.items()}
+    open_graph(single).bind({**inputs, **results}, single.types)()
+    return [results[name] for name in node.outputs]
+
+
+class ReferenceModel:
+    """The user's own model, whole, with all of ONNX Runtime's optimisations."""
+
+    def __init__(
+        self,
+        model: bytes,
+        weights: Mapping[str, Array] | None = None,
+        options: SessionOptions | None = None,
+    ) -> None:
+        """Load a model.
+
+        Args:
+            model: a serialised ONNX model with its dimensions bound.
+            weights: values of graph inputs that are weights in truth (light models);
+                they become initializers, so that the library may pack them.
+            options: threads; spinning only where the model is timed alone.
+
+        Raises:
+            KernelFailed: ONNX Runtime cannot run the model.
+        """
+        proto = ModelProto()
+        proto.ParseFromString(model)
+        by_address = _promote(proto, weights or {})
+        self._session = _open(
+            proto.SerializeToString(), by_address, options or SessionOptions()
+        )
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name, on stored arrays (bf16 as uint16)."""
+        session = self._session.session
+        types = {item.name: item.type for item in session.get_inputs()}
+        runtime = _runtime()
+        values = {
+            name: _as_ort_value(runtime, array, types[name])
+            for name, array in feeds.items()
+            if name in types
+        }
+        names = [item.name for item in session.get_outputs()]
+        results = session.run_with_ort_values(names, values)
+        return {
+            name: _as_array(value) for name, value in zip(names, results, strict=True)
+        }
+
+    def launch(self, feeds: Mapping[str, Array]) -> Launch:
+        """A call with the inputs bound, outputs in memory of the library's own."""
+        session = self._session.session
+        binding = session.io_binding()
+        runtime = _runtime()
+        types = {item.name: item.type for item in session.get_inputs()}
+        kept = {
+            name: _as_ort_value(runtime, array, types[name])
+            for name, array in feeds.items()
+            if name in types
+        }
+        for name, value in kept.items():
+            binding.bind_ortvalue_input(name, value)
+        for item in session.get_outputs():
+            binding.bind_output(item.name, "cpu")
+        return Launch(
+            call=session.run_with_iobinding, arguments=(binding,), kept=(kept,)
+        )
+
+
+def _as_ort_value(runtime: Any, array: Array, kind: str) -> Any:
+    stored = np.ascontiguousarray(array)
+    if kind == "tensor(bfloat16)":
+        return runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            stored, TensorProto.BFLOAT16
+        )
+    return runtime.OrtValue.ortvalue_from_numpy(stored)
+
+
+def _as_array(value: Any) -> Array:
+    """Copy of a result; bf16 comes as bit patterns."""
+    if value.data_type() != "tensor(bfloat16)":
+        array: Array = value.numpy()
+        return array
+    import ml_dtypes  # noqa: PLC0415
+
+    del ml_dtypes
+    return np.asarray(value.numpy()).view(np.uint16)
+
+
+def _promote(
+    proto: ModelProto, weights: Mapping[str, Array]
+) -> dict[str, tuple[Array, TensorType]]:
+    """Turn the inputs that are weights into initializers given by address."""
+    present = {item.name for item in proto.graph.input}
+    found = {}
+    for name, array in weights.items():
+        if name not in present:
+            continue
+        kind = _type_of(proto, name)
+        if is_external(kind):
+            proto.graph.initializer.append(external(name, kind))
+            found[name] = (array, kind)
+        else:
+            proto.graph.initializer.append(
+                helper.make_tensor(
+                    name,
+                    ELEMENT[kind.dtype],
+                    list(kind.static_shape),
+                    np.ascontiguousarray(array).tobytes(),
+                    raw=True,
+                )
+            )
+    kept = [item for item in proto.graph.input if item.name not in weights]
+    del proto.graph.input[:]
+    proto.graph.input.extend(kept)
+    return found
+
+
+def _type_of(proto: ModelProto, name: str) -> TensorType:
+    item = next(item for item in proto.graph.input if item.name == name)
+    tensor = item.type.tensor_type
+    dtype = next(d for d, e in ELEMENT.items() if e == tensor.elem_type)
+    shape = tuple(dim.dim_value for dim in tensor.shape.dim)
+    return TensorType(dtype=dtype, shape=shape)

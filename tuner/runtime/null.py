@@ -1,0 +1,182 @@
+"""A device without hardware: memory of the host, times from a table or a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from tuner.errors import CompileFailed
+from tuner.ir.types import Array
+from tuner.plan import Language, Measurement, Source
+from tuner.runtime.backend import (
+    Bytes,
+    Enqueue,
+    Memory,
+    ResourcesExceeded,
+    aligned_bytes,
+    as_bytes,
+)
+from tuner.runtime.canary import canary
+from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
+from tuner.runtime.timing import summarise
+
+Behaviour = Callable[[Sequence[Bytes]], None]
+"""What a kernel does to the bytes of its arguments."""
+
+_BLOCK_LIMIT = 1024
+
+
+def _canary(arguments: Sequence[Bytes]) -> None:
+    given = arguments[0].view(np.float32)
+    arguments[1].view(np.float32)[: given.size] = 2 * given + 1
+
+
+class NullBackend:
+    """Runs no generated text: a kernel does what the given Python function does."""
+
+    language: Language = "opencl"
+    name = "null"
+    toolchain = "null 1"
+    alignment_bytes = 128
+
+    def __init__(
+        self,
+        behaviours: Mapping[str, Behaviour] = MappingProxyType({}),
+        *,
+        launch_seconds: float = 1e-5,
+    ) -> None:
+        """Say what each kernel does.
+
+        Args:
+            behaviours: by kernel entry; a source with an unknown entry does not
+                compile.
+            launch_seconds: what the clock says of every launch.
+        """
+        self._behaviours = {canary("opencl").entry: _canary, **behaviours}
+        self._launch_seconds = launch_seconds
+
+    def allocate(self, size_bytes: int) -> Memory:
+        """Page-aligned bytes."""
+        return aligned_bytes(size_bytes)
+
+    def wrap(self, array: Array) -> Memory:
+        """A copy."""
+        memory = aligned_bytes(array.nbytes)
+        self.write(memory, array)
+        return memory
+
+    def slice(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
+        """A view."""
+        return memory[offset_bytes : offset_bytes + max(size_bytes, 1)]
+
+    def host(self, memory: Memory) -> Bytes | None:
+        """The bytes."""
+        view: Bytes = memory
+        return view
+
+    def write(self, memory: Memory, array: Array) -> None:
+        """Copy."""
+        memory[: array.nbytes] = as_bytes(array)
+
+    def read(self, memory: Memory, array: Array) -> None:
+        """Copy."""
+        as_bytes(array)[:] = memory[: array.nbytes]
+
+    def fill(self, memory: Memory, value: int) -> None:
+        """Set every byte."""
+        memory[:] = value
+
+    def bind(
+        self, source: Source, memories: Sequence[Memory], *, exactness: str = "strict"
+    ) -> Enqueue:
+        """Look the behaviour up."""
+        threads = source.block[0] * source.block[1] * source.block[2]
+        if threads > _BLOCK_LIMIT:
+            raise ResourcesExceeded(source.entry, f"{threads} threads a block")
+        behaviour = self._behaviours.get(source.entry)
+        if behaviour is None:
+            raise CompileFailed(source.entry, "the null device has no such kernel")
+        known, arguments = behaviour, list(memories)
+        return lambda: known(arguments)
+
+    def synchronise(self) -> None:
+        """Nothing is ever pending."""
+
+    def elapsed(self, enqueue: Enqueue, launches: int) -> float:
+        """Run once; the time is a constant."""
+        enqueue()
+        return self._launch_seconds * launches
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class NullRunner:
+    """Answers like a runner, from recorded times with seeded noise.
+
+    The same request always gets the same answer, whatever was asked before.
+    """
+
+    device = "null"
+    device_name = "null"
+    toolchain = "null 1"
+
+    def __init__(
+        self,
+        seconds: Callable[[MeasureRequest], float],
+        *,
+        noise: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        """Give the times.
+
+        Args:
+            seconds: the true time of a request; infinite means that it fails to run.
+            noise: relative standard deviation of a sample.
+            seed: of the noise.
+        """
+        self._seconds = seconds
+        self._noise = noise
+        self._seed = seed
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        """Samples around the recorded time."""
+        true = self._seconds(request)
+        if true == float("inf"):
+            return Measurement(seconds=true, failure="runtime", message="recorded")
+        text = request.source.digest if request.source is not None else "library"
+        # Not for secrets: the noise must be the same in every process.
+        source = random.Random(f"{self._seed}/{text}/{true!r}")  # noqa: S311
+        count = max(request.repeats, 7)
+        factors = (max(source.gauss(1.0, self._noise), 0.01) for _ in range(count))
+        return summarise([true * factor for factor in factors])
+
+    def measure_pair(
+        self, first: MeasureRequest, second: MeasureRequest
+    ) -> tuple[Measurement, Measurement]:
+        """Each by itself."""
+        return self.measure(first), self.measure(second)
+
+    def measure_whole(self, request: PlanRequest) -> PlanResult:
+        """The sum of the recorded times of the steps."""
+        measurements = {}
+        for name, program in request.programs.items():
+            parts = [
+                self._seconds(MeasureRequest(graph=step.graph, source=step.source))
+                for step in program.steps
+            ]
+            measurements[name] = summarise([sum(parts)] * 7)
+        return PlanResult(measurements=measurements, verified=True)
+
+    def __enter__(self) -> NullRunner:
+        """Nothing to start."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to end."""
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,512 @@
+"""Small graphs written as ONNX models, for ONNX Runtime to run.
+
+One row per primitive operator says how it is spelled; a row also names the element
+types for which the runtime has a CPU kernel. Other types are computed in a wider one
+between two casts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import numpy as np
+from onnx import (
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    defs,
+    helper,
+)
+
+from tuner.errors import InternalError
+from tuner.ir.graph import Attribute, Graph, Node
+from tuner.ir.inference import ints, whole
+from tuner.ir.types import Array, DType, TensorType
+
+OPSET: Final = 21
+_IR_VERSION: Final = 10
+_INT64_MIN: Final = -(1 << 63)
+EXTERNAL_BYTES: Final = 1024
+"""Initializers above this size are handed over by address, not inside the model."""
+
+ELEMENT: Final[Mapping[DType, int]] = MappingProxyType(
+    {
+        DType.F64: TensorProto.DOUBLE,
+        DType.F32: TensorProto.FLOAT,
+        DType.F16: TensorProto.FLOAT16,
+        DType.BF16: TensorProto.BFLOAT16,
+        DType.I64: TensorProto.INT64,
+        DType.I32: TensorProto.INT32,
+        DType.I8: TensorProto.INT8,
+        DType.U8: TensorProto.UINT8,
+        DType.BOOL: TensorProto.BOOL,
+    }
+)
+
+_FLOATS: Final = frozenset({DType.F64, DType.F32, DType.F16})
+_WHOLE: Final = frozenset({DType.I64, DType.I32})
+_NUMBERS: Final = _FLOATS | _WHOLE
+_BYTES: Final = frozenset({DType.I8, DType.U8})
+_ALL: Final = frozenset(DType)
+_SINGLE: Final = frozenset({DType.F32, DType.F16})
+_WIDER: Final[Mapping[DType, tuple[DType, ...]]] = MappingProxyType(
+    {
+        DType.BF16: (DType.F32, DType.F64),
+        DType.F16: (DType.F32, DType.F64),
+        DType.F32: (DType.F64,),
+        DType.F64: (DType.F32,),
+        DType.U8: (DType.I32, DType.I64, DType.F32, DType.F64),
+        DType.I8: (DType.I32, DType.I64, DType.F32, DType.F64),
+        DType.I32: (DType.I64, DType.F64, DType.F32),
+        DType.I64: (DType.I32, DType.F64, DType.F32),
+        DType.BOOL: (DType.U8, DType.I32, DType.F32),
+    }
+)
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Collects the nodes and constants of one model."""
+
+    graph: Graph
+    nodes: list[NodeProto] = field(default_factory=list)
+    constants: list[TensorProto] = field(default_factory=list)
+
+    def fresh(self) -> str:
+        return f"__{len(self.nodes)}_{len(self.constants)}"
+
+    def add(
+        self, op: str, inputs: Sequence[str], output: str = "", **attributes: Any
+    ) -> str:
+        name = output or self.fresh()
+        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
+        return name
+
+    def constant(self, values: Sequence[int]) -> str:
+        name = self.fresh()
+        self.constants.append(
+            helper.make_tensor(name, TensorProto.INT64, [len(values)], list(values))
+        )
+        return name
+
+    def scalar(self, value: Attribute, dtype: DType) -> str:
+        name = self.fresh()
+        self.constants.append(
+            helper.make_tensor(name, ELEMENT[dtype], [], [cast("float", value)])
+        )
+        return name
+
+    def cast(self, name: str, dtype: DType, output: str = "") -> str:
+        return self.add("Cast", [name], output, to=ELEMENT[dtype])
+
+
+Emit = Callable[[_Writer, Node, Sequence[str], DType, str], None]
+"""Writes a node: its (already cast) inputs, the dtype computed in, its output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """How one primitive is written.
+
+    Attributes:
+        native: element types (of the first value operand) with a CPU kernel.
+        values: first and end of the operands of the operator's element type; they are cast.
+        gives_bool: whether the result is bool whatever it was computed in.
+    """
+
+    emit: Emit
+    native: frozenset[DType]
+    values: tuple[int, int | None] = (0, None)
+    gives_bool: bool = False
+
+
+def _plain(op: str, **attributes: Any) -> Emit:
+    def emit(
+        writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+    ) -> None:
+        writer.add(op, inputs, output, **attributes)
+
+    return emit
+
+
+def _round(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    """Rounding a whole number is nothing."""
+    writer.add("Round" if dtype.is_float else "Identity", inputs, output)
+
+
+def _floor_mod(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    """ONNX has the floored remainder for integers alone."""
+    if not dtype.is_float:
+        writer.add("Mod", inputs, output)
+        return
+    left, right = inputs
+    quotient = writer.add("Floor", [writer.add("Div", [left, right])])
+    writer.add("Sub", [left, writer.add("Mul", [quotient, right])], output)
+
+
+def _cast(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    writer.cast(inputs[0], DType(cast("str", node.attributes["to"])), output)
+
+
+def _reshape(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    shape = writer.constant(ints(node.attributes, "shape"))
+    writer.add("Reshape", [inputs[0], shape], output, allowzero=1)
+
+
+def _expand(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    shape = writer.constant(ints(node.attributes, "shape"))
+    writer.add("Expand", [inputs[0], shape], output)
+
+
+def _transpose(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    perm = list(ints(node.attributes, "perm"))
+    writer.add("Transpose", inputs, output, **({"perm": perm} if perm else {}))
+
+
+def _slice(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    starts, steps, sizes = (
+        ints(node.attributes, key) for key in ("starts", "steps", "sizes")
+    )
+    if not starts:
+        writer.add("Identity", inputs, output)
+        return
+    ends = [a + n * d for a, d, n in zip(starts, steps, sizes, strict=True)]
+    stops = [_INT64_MIN if end < 0 else end for end in ends]
+    rows = (starts, stops, range(len(starts)), steps)
+    names = [writer.constant(list(row)) for row in rows]
+    writer.add("Slice", [inputs[0], *names], output)
+
+
+def _concat(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    writer.add("Concat", inputs, output, axis=whole(node.attributes, "axis"))
+
+
+def _pad(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    before, after = ints(node.attributes, "before"), ints(node.attributes, "after")
+    if not before:
+        writer.add("Identity", inputs, output)
+        return
+    widths = writer.constant([*before, *after])
+    filler = writer.scalar(node.attributes["value"], dtype)
+    writer.add("Pad", [inputs[0], widths, filler], output)
+
+
+def _gather(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    table, index = inputs
+    if writer.graph.types[node.inputs[1]].dtype not in _WHOLE:
+        index = writer.cast(index, DType.I64)
+    writer.add("Gather", [table, index], output, axis=whole(node.attributes, "axis"))
+
+
+def _reduction(op: str) -> Emit:
+    def emit(
+        writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+    ) -> None:
+        axes = ints(node.attributes, "axes")
+        if not axes:
+            writer.add("Identity", inputs, output)
+            return
+        names = [inputs[0], writer.constant(axes)]
+        writer.add(op, names, output, keepdims=whole(node.attributes, "keepdims"))
+
+    return emit
+
+
+def _conv(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    spatial = ("strides", "pads", "dilations")
+    attributes: dict[str, Any] = {k: list(ints(node.attributes, k)) for k in spatial}
+    group = whole(node.attributes, "group")
+    writer.add("Conv", inputs, output, group=group, **attributes)
+
+
+def _pool(op: str) -> Emit:
+    def emit(
+        writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+    ) -> None:
+        given = node.attributes
+        attributes: dict[str, Any] = {
+            "kernel_shape": list(ints(given, "kernel")),
+            "strides": list(ints(given, "strides")),
+            "pads": list(ints(given, "pads")),
+            "dilations": list(ints(given, "dilations")),
+            "ceil_mode": whole(given, "ceil"),
+        }
+        if op == "AveragePool":
+            attributes["count_include_pad"] = whole(given, "count_pads")
+        writer.add(op, inputs, output, **attributes)
+
+    return emit
+
+
+def _opaque(
+    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
+) -> None:
+    """The user's own node, again."""
+    proto = NodeProto()
+    proto.ParseFromString(cast("bytes", node.attributes["proto"]))
+    del proto.input[:]
+    del proto.output[:]
+    proto.input.extend(inputs)
+    proto.output.extend(node.outputs)
+    writer.nodes.append(proto)
+
+
+def _rows(
+    table: Mapping[str, tuple[str, frozenset[DType]]], **more: Any
+) -> dict[str, Row]:
+    return {
+        name: Row(emit=_plain(op), native=native, **more)
+        for name, (op, native) in table.items()
+    }
+
+
+ROWS: Final[Mapping[str, Row]] = MappingProxyType(
+    {
+        **_rows(
+            {
+                "neg": ("Neg", _NUMBERS | {DType.I8}),
+                "abs": ("Abs", _NUMBERS | _BYTES),
+                "sign": ("Sign", _NUMBERS | _BYTES),
+                "floor": ("Floor", _FLOATS),
+                "ceil": ("Ceil", _FLOATS),
+                "sqrt": ("Sqrt", _FLOATS),
+                "reciprocal": ("Reciprocal", _FLOATS),
+                "exp": ("Exp", _FLOATS),
+                "log": ("Log", _FLOATS),
+                "sin": ("Sin", _FLOATS),
+                "cos": ("Cos", _SINGLE),
+                "tan": ("Tan", _SINGLE),
+                "asin": ("Asin", _SINGLE),
+                "acos": ("Acos", _SINGLE),
+                "atan": ("Atan", _SINGLE),
+                "sinh": ("Sinh", _SINGLE),
+                "cosh": ("Cosh", _SINGLE),
+                "tanh": ("Tanh", _FLOATS),
+                "asinh": ("Asinh", _SINGLE),
+                "acosh": ("Acosh", _SINGLE),
+                "atanh": ("Atanh", _SINGLE),
+                "erf": ("Erf", _SINGLE),
+                "bit_not": ("BitwiseNot", _WHOLE | _BYTES),
+                "relu": ("Relu", _FLOATS | {DType.I32, DType.I8}),
+                "sigmoid": ("Sigmoid", _FLOATS),
+                "add": ("Add", _NUMBERS),
+                "sub": ("Sub", _NUMBERS),
+                "mul": ("Mul", _NUMBERS),
+                "div": ("Div", _NUMBERS),
+                "pow": ("Pow", _NUMBERS),
+                "minimum": ("Min", _NUMBERS),
+                "maximum": ("Max", _NUMBERS),
+                "bit_and": ("BitwiseAnd", _WHOLE | _BYTES),
+                "bit_or": ("BitwiseOr", _WHOLE | _BYTES),
+                "bit_xor": ("BitwiseXor", _WHOLE | _BYTES),
+            }
+        ),
+        "rint": Row(emit=_round, native=_ALL - {DType.BF16}),
+        "fmod": Row(emit=_plain("Mod", fmod=1), native=_NUMBERS | _BYTES),
+        "floor_mod": Row(emit=_floor_mod, native=_NUMBERS | _BYTES),
+        "shift_left": Row(
+            emit=_plain("BitShift", direction="LEFT"), native=frozenset({DType.U8})
+        ),
+        "shift_right": Row(
+            emit=_plain("BitShift", direction="RIGHT"), native=frozenset({DType.U8})
+        ),
+        **_rows(
+            {
+                "less": ("Less", _NUMBERS),
+                "less_equal": ("LessOrEqual", _NUMBERS),
+                "greater": ("Greater", _NUMBERS),
+                "greater_equal": ("GreaterOrEqual", _NUMBERS),
+                "equal": ("Equal", _NUMBERS | {DType.BOOL}),
+                "logical_and": ("And", frozenset({DType.BOOL})),
+                "logical_or": ("Or", frozenset({DType.BOOL})),
+                "logical_xor": ("Xor", frozenset({DType.BOOL})),
+                "logical_not": ("Not", frozenset({DType.BOOL})),
+                "isnan": ("IsNaN", _FLOATS),
+                "isinf": ("IsInf", _FLOATS),
+            },
+            gives_bool=True,
+        ),
+        "where": Row(
+            emit=_plain("Where"),
+            native=_NUMBERS | {DType.U8},
+            values=(1, None),
+        ),
+        "cast": Row(emit=_cast, native=_ALL),
+        "reshape": Row(emit=_reshape, native=_ALL),
+        "transpose": Row(emit=_transpose, native=_ALL),
+        "slice": Row(emit=_slice, native=_ALL - {DType.BF16}),
+        "expand": Row(emit=_expand, native=_ALL - {DType.BF16}),
+        "concat": Row(emit=_concat, native=_ALL),
+        "pad": Row(emit=_pad, native=_ALL - {DType.BF16}),
+        "gather": Row(emit=_gather, native=_ALL, values=(0, 1)),
+        "reduce_sum": Row(emit=_reduction("ReduceSum"), native=_NUMBERS),
+        "reduce_prod": Row(emit=_reduction("ReduceProd"), native=_SINGLE | _WHOLE),
+        "reduce_max": Row(emit=_reduction("ReduceMax"), native=_NUMBERS | _BYTES),
+        "reduce_min": Row(emit=_reduction("ReduceMin"), native=_NUMBERS | _BYTES),
+        "matmul": Row(emit=_plain("MatMul"), native=_NUMBERS),
+        "conv": Row(emit=_conv, native=_SINGLE),
+        "max_pool": Row(emit=_pool("MaxPool"), native=_FLOATS | _BYTES),
+        "average_pool": Row(emit=_pool("AveragePool"), native=_SINGLE),
+        "opaque": Row(emit=_opaque, native=_ALL),
+    }
+)
+
+
+def _widened(row: Row, dtype: DType) -> DType:
+    if dtype in row.native:
+        return dtype
+    wider = (other for other in _WIDER[dtype] if other in row.native)
+    chosen = next(wider, None)
+    if chosen is None:
+        raise InternalError(str(dtype), "no wider type that the library computes in")
+    return chosen
+
+
+def _write(writer: _Writer, node: Node) -> None:
+    row = ROWS[node.op]
+    types = writer.graph.types
+    if node.op in ("opaque", "cast"):
+        row.emit(writer, node, node.inputs, DType.F32, node.outputs[0])
+        return
+    valued = slice(*row.values)
+    operands = node.inputs[valued]
+    dtype = types[operands[0]].dtype
+    used = _widened(row, dtype)
+    cast_places = range(*valued.indices(len(node.inputs)))
+    inputs = [
+        writer.cast(name, used)
+        if index in cast_places and types[name].dtype is not used
+        else name
+        for index, name in enumerate(node.inputs)
+    ]
+    output = node.outputs[0]
+    if used is dtype or row.gives_bool:
+        row.emit(writer, node, inputs, used, output)
+        return
+    raw = writer.fresh() + "w"
+    row.emit(writer, node, inputs, used, raw)
+    writer.cast(raw, types[output].dtype, output)
+
+
+def _value_info(name: str, kind: TensorType) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, ELEMENT[kind.dtype], list(kind.shape))
+
+
+def tensor(name: str, array: Array, kind: TensorType) -> TensorProto:
+    """An initializer with its bytes inside the model."""
+    return helper.make_tensor(
+        name,
+        ELEMENT[kind.dtype],
+        list(kind.static_shape),
+        np.ascontiguousarray(array).tobytes(),
+        raw=True,
+    )
+
+
+def external(name: str, kind: TensorType) -> TensorProto:
+    """An initializer whose bytes the session is given by address."""
+    proto = TensorProto(name=name, data_type=ELEMENT[kind.dtype])
+    proto.dims.extend(kind.static_shape)
+    proto.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", name), ("length", str(kind.bytes))):
+        proto.external_data.add(key=key, value=value)
+    return proto
+
+
+def is_external(kind: TensorType) -> bool:
+    """Whether an initializer of this type is handed over by address."""
+    return kind.bytes > EXTERNAL_BYTES
+
+
+def write_model(graph: Graph, fixed: Mapping[str, Array]) -> ModelProto:
+    """Write a graph as an ONNX model.
+
+    Args:
+        graph: any graph of primitive and opaque nodes with static shapes.
+        fixed: values of some inputs and weights; they become initializers, the
+            larger ones without their bytes (see `is_external`).
+    """
+    writer = _Writer(graph)
+    for node in graph.nodes:
+        _write(writer, node)
+    values = {**graph.constants, **fixed}
+    initializers = [
+        external(name, graph.types[name])
+        if is_external(graph.types[name])
+        else tensor(name, array, graph.types[name])
+        for name, array in values.items()
+        if name in graph.types
+    ]
+    proto = helper.make_graph(
+        writer.nodes,
+        "kernel",
+        _infos(graph, (n for n in (*graph.inputs, *graph.weights) if n not in values)),
+        _infos(graph, graph.outputs),
+        initializer=[*initializers, *writer.constants],
+        value_info=_infos(graph, _inner(graph)),
+    )
+    return helper.make_model(
+        proto, opset_imports=_opsets(graph), ir_version=_IR_VERSION
+    )
+
+
+def _opsets(graph: Graph) -> list[Any]:
+    """Ours, unless an opaque node means something else in it."""
+    versions = {"": OPSET}
+    for node in graph.nodes:
+        if node.op != "opaque":
+            continue
+        domain = str(node.attributes["domain"])
+        domain = "" if domain == "ai.onnx" else domain
+        opset = whole(node.attributes, "opset")
+        if domain:
+            versions[domain] = max(opset, versions.get(domain, 1))
+        elif _differs(str(node.attributes["op_type"]), opset):
+            versions[""] = opset
+    return [helper.make_opsetid(domain, v) for domain, v in versions.items()]
+
+
+def _differs(op_type: str, opset: int) -> bool:
+    """Whether the standard changed an operator between an opset and ours."""
+    try:
+        theirs = defs.get_schema(op_type, opset).since_version
+        ours = defs.get_schema(op_type, OPSET).since_version
+    except defs.SchemaError:
+        return True
+    return bool(theirs != ours)
+
+
+def _inner(graph: Graph) -> Collection[str]:
+    delivered = set(graph.outputs)
+    made = (out for node in graph.nodes for out in node.outputs)
+    return [name for name in made if name not in delivered]
+
+
+def _infos(graph: Graph, names: Iterable[str]) -> list[ValueInfoProto]:
+    return [_value_info(name, graph.types[name]) for name in names]

@@ -1,0 +1,58 @@
+"""Make an OpenCL runtime from the Python environment visible to the OpenCL loader.
+
+Intel's CPU runtime from PyPI (`intel-opencl-rt`, `intel-cmplr-lib-rt`) puts its
+libraries into the environment's `lib` folder and registers them nowhere. The loader
+finds vendors through files named `*.icd` in the folder that `OCL_ICD_VENDORS` names,
+and the runtime finds its vector math only when that is already in the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_PRELOAD: Final = ("libirng.so", "libintlc.so.5", "libimf.so", "libsvml.so")
+_RUNTIME: Final = "libintelocl.so"
+_SYSTEM_VENDORS: Final = Path("/etc/OpenCL/vendors")
+
+
+@cache
+def register_vendors(library_folder: Path = Path(sys.prefix) / "lib") -> bool:
+    """Preload the runtime's libraries and name it to the loader, once a process.
+
+    Must run before `pyopencl` is imported. The environment is changed at the C level
+    only, where the loader reads it.
+
+    Returns:
+        Whether the environment holds the runtime; if not, the loader's own search
+        (system vendors, PoCL's wheel) is left alone.
+    """
+    runtime = library_folder / _RUNTIME
+    if not runtime.exists():
+        return False
+    for name in _PRELOAD:
+        if (library_folder / name).exists():
+            ctypes.CDLL(str(library_folder / name), mode=ctypes.RTLD_GLOBAL)
+    folder = Path(tempfile.mkdtemp(prefix="fuseplan-icd-"))
+    (folder / "intel.icd").write_text(f"{runtime}\n")
+    for entry in _vendor_files():
+        (folder / f"system-{entry.name}").write_bytes(entry.read_bytes())
+    os.putenv("OCL_ICD_VENDORS", str(folder))
+    return True
+
+
+def _vendor_files() -> tuple[Path, ...]:
+    folders = (_SYSTEM_VENDORS, *_pocl_folders())
+    found = (path for folder in folders for path in sorted(folder.glob("*.icd")))
+    return tuple(path for path in found if _RUNTIME not in path.read_text())
+
+
+def _pocl_folders() -> tuple[Path, ...]:
+    """Where the wheel `pocl-binary-distribution` keeps its vendor file."""
+    sites = (Path(entry) for entry in sys.path if entry.endswith("site-packages"))
+    return tuple(site / "pocl_binary_distribution" for site in sites)

@@ -1,0 +1,238 @@
+"""Measures in a child process, so that a kernel can kill nothing but the child.
+
+The child lives as long as the runner. A request has a deadline; a child that crashes
+or hangs is killed with its whole process group, the request is answered by a failed
+measurement, and the next request finds a new child in which the canary sang.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+from tuner.errors import DeviceUnavailable
+from tuner.plan import Measurement
+from tuner.runtime import wire
+from tuner.runtime.library import usable_threads
+from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
+from tuner.runtime.server import Hello, Pair, failed
+from tuner.runtime.whole import ReferenceRequest
+
+_START_SECONDS: Final = 60.0
+_STARTS: Final = 3
+"""Children in a row that may die before the canary sings; then the device is sick."""
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_TAIL_BYTES: Final = 600
+
+
+@dataclass(slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+    lifeline: int
+    log: IO[bytes]
+    hello: Hello
+
+    def kill(self) -> str:
+        """End the whole process group; how it ended, and its last words."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        code = self.process.wait()
+        self.pipe.close()
+        os.close(self.lifeline)
+        self.log.seek(0, os.SEEK_END)
+        self.log.seek(max(self.log.tell() - _TAIL_BYTES, 0))
+        words = self.log.read().decode(errors="replace").strip()
+        self.log.close()
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        return f"{how}: {words}" if words else how
+
+
+class Runner:
+    """A device in a process of its own. A context manager; not for several threads.
+
+    Attributes:
+        device: cpu, opencl, cuda or null.
+        deaths: how many children died in the middle of a request.
+    """
+
+    def __init__(self, device: str, *, threads: int | None = None) -> None:
+        """Name the device; the child starts with the first request.
+
+        Args:
+            device: cpu, opencl, cuda or null.
+            threads: threads of library calls; by default one per usable processor.
+        """
+        self.device = device
+        self.deaths = 0
+        self._threads = threads or usable_threads()
+        self._child: _Child | None = None
+
+    def __enter__(self) -> Self:
+        """Start the child.
+
+        Raises:
+            DeviceUnavailable: there is no such device, or it is sick.
+        """
+        self._alive()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the child."""
+        self.close()
+
+    def close(self) -> None:
+        """End the child, whatever it does."""
+        if self._child is not None:
+            child, self._child = self._child, None
+            child.kill()
+
+    @property
+    def device_name(self) -> str:
+        """What the device calls itself."""
+        return self._alive().hello.device_name
+
+    @property
+    def toolchain(self) -> str:
+        """Compiler, driver and library versions behind the measurements."""
+        return self._alive().hello.toolchain
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._alive().process.pid
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        """Verify and time one kernel. Failures are results, not exceptions.
+
+        Raises:
+            DeviceUnavailable: the device is gone.
+        """
+        answer: Measurement = self._ask(request, request.deadline_seconds)
+        return answer
+
+    def measure_pair(
+        self, first: MeasureRequest, second: MeasureRequest
+    ) -> tuple[Measurement, Measurement]:
+        """Verify two kernels and time them by turns: A B A B ...
+
+        If either fails, both carry the failure.
+        """
+        deadline = first.deadline_seconds + second.deadline_seconds
+        answer = self._ask(Pair(requests=(first, second)), deadline)
+        if isinstance(answer, Measurement):
+            return answer, answer
+        return answer[0], answer[1]
+
+    def measure_whole(self, request: PlanRequest) -> PlanResult:
+        """Verify and time whole programs, and the reference model in a child alone."""
+        answer = self._ask(request, request.deadline_seconds)
+        if isinstance(answer, Measurement):
+            names = request.programs
+            return PlanResult(measurements=dict.fromkeys(names, answer), verified=False)
+        result: PlanResult = answer
+        if request.reference is None:
+            return result
+        reference = {"reference": self._reference(request, request.reference)}
+        return replace(result, measurements={**result.measurements, **reference})
+
+    def _reference(self, request: PlanRequest, model: bytes) -> Measurement:
+        names = request.reference_names
+        question = ReferenceRequest(
+            model=model,
+            weights=request.reference_weights,
+            feeds={names.get(n, n): array for n, array in request.feeds[0].items()},
+            threads=self._threads,
+            repeats=request.repeats,
+            budget_seconds=request.budget_seconds / (len(request.programs) + 1),
+        )
+        with Runner("null", threads=self._threads) as alone:
+            answer: Measurement = alone.ask(question, request.deadline_seconds)
+        return answer
+
+    def ask(self, request: Any, deadline_seconds: float) -> Any:
+        """Send any request that the server knows and wait for the answer."""
+        return self._ask(request, deadline_seconds)
+
+    def _ask(self, request: Any, deadline_seconds: float) -> Any:
+        child = self._alive()
+        try:
+            wire.send(child.pipe, request)
+            if child.pipe.poll(deadline_seconds):
+                return wire.receive(child.pipe)
+        except (EOFError, ConnectionError):
+            return self._bury("runtime", "the child died")
+        return self._bury("timeout", f"no answer within {deadline_seconds:g} s")
+
+    def _bury(self, kind: str, message: str) -> Measurement:
+        assert self._child is not None
+        child, self._child = self._child, None
+        self.deaths += 1
+        return failed(kind, f"{message} ({child.kill()})")
+
+    def _alive(self) -> _Child:
+        """The child; a new one if there is none or it was killed from outside."""
+        if self._child is not None and self._child.process.poll() is not None:
+            self._child.kill()
+            self._child = None
+            self.deaths += 1
+        if self._child is None:
+            self._child = self._start()
+        return self._child
+
+    def _start(self) -> _Child:
+        last = ""
+        for _ in range(_STARTS):
+            child = _spawn(self.device, self._threads)
+            try:
+                if child.pipe.poll(_START_SECONDS):
+                    child.hello = wire.receive(child.pipe)
+                    if not child.hello.error:
+                        return child
+                    error = child.hello.error
+                    child.kill()
+                    raise DeviceUnavailable(self.device, error)
+                last = "the canary did not sing in time"
+            except EOFError:
+                last = "the child died before the canary sang"
+            last = f"{last} ({child.kill()})"
+        raise DeviceUnavailable(
+            self.device, f"unhealthy: {last}", hint="look at the driver's own log"
+        )
+
+
+def _spawn(device: str, threads: int) -> _Child:
+    ours, theirs = Pipe()
+    read_end, write_end = os.pipe()
+    log = tempfile.TemporaryFile()
+    command = [
+        sys.executable,
+        "-m",
+        "tuner.runtime.child",
+        device,
+        str(theirs.fileno()),
+        str(read_end),
+        str(threads),
+    ]
+    process = subprocess.Popen(  # noqa: S603 (our own module)
+        command,
+        cwd=_ROOT,
+        pass_fds=(theirs.fileno(), read_end),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+    theirs.close()
+    os.close(read_end)
+    return _Child(process, ours, write_end, log, Hello())

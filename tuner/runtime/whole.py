@@ -1,0 +1,153 @@
+"""Whole programs: verified against the user's model, timed by turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tuner.errors import VerificationFailed
+from tuner.ir.types import Array, DType
+from tuner.plan import Measurement
+from tuner.runtime.backend import Backend
+from tuner.runtime.executor import Executor
+from tuner.runtime.library import Launch, ReferenceModel, SessionOptions
+from tuner.runtime.requests import PlanRequest, PlanResult, Program
+from tuner.runtime.timing import Protocol, measure, measure_by_turns
+from tuner.runtime.verification import EPSILON, MODEL_EPSILONS, Verdict, widen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRequest:
+    """Time the user's model, in a process where nothing else spins."""
+
+    model: bytes
+    weights: Mapping[str, Array]
+    feeds: Mapping[str, Array]
+    threads: int
+    repeats: int
+    budget_seconds: float
+
+
+def time_reference(request: ReferenceRequest) -> Measurement:
+    """Time the model as its user would run it: all optimisations, spinning threads."""
+    options = SessionOptions(threads=request.threads, spinning=True)
+    model = ReferenceModel(request.model, request.weights, options)
+    protocol = Protocol(repeats=request.repeats, budget_seconds=request.budget_seconds)
+    launch = model.launch(request.feeds)
+
+    def run(launches: int) -> float:
+        return _elapsed(launch, launches)
+
+    return measure(run, protocol)
+
+
+def _elapsed(launch: Launch, launches: int) -> float:
+    start = time.perf_counter()
+    for _ in range(launches):
+        launch()
+    return time.perf_counter() - start
+
+
+def measure_programs(backend: Backend, request: PlanRequest) -> PlanResult:
+    """Verify every program on every feed, then time all by turns.
+
+    Raises:
+        VerificationFailed: a program disagrees with the reference model.
+        CompileFailed, ResourcesExceeded, KernelFailed: a step cannot run.
+    """
+    executors = {
+        name: Executor(program, request.weights, backend)
+        for name, program in request.programs.items()
+    }
+    verdicts = dict.fromkeys(request.programs, Verdict())
+    if request.reference is not None:
+        expected = _expected(request)
+        for name, executor in executors.items():
+            verdicts[name] = verify(request, name, executor, expected)
+    for executor in executors.values():
+        executor.load(request.feeds[0])
+    protocol = Protocol(repeats=request.repeats, budget_seconds=request.budget_seconds)
+    timed = measure_by_turns([e.elapsed for e in executors.values()], protocol)
+    measurements = {
+        name: replace(
+            measurement,
+            max_abs_error=verdicts[name].max_abs_error,
+            max_rel_error=verdicts[name].max_rel_error,
+        )
+        for name, measurement in zip(executors, timed, strict=True)
+    }
+    return PlanResult(measurements=measurements, verified=request.reference is not None)
+
+
+def _expected(request: PlanRequest) -> list[dict[str, Array]]:
+    """The reference model's outputs for each feed, by its own names."""
+    assert request.reference is not None
+    model = ReferenceModel(request.reference, request.reference_weights)
+    names = request.reference_names
+    return [
+        model.run({names.get(name, name): array for name, array in feed.items()})
+        for feed in request.feeds
+    ]
+
+
+def verify(
+    request: PlanRequest,
+    name: str,
+    executor: Executor,
+    expected: list[dict[str, Array]],
+) -> Verdict:
+    """Compare a program's outputs with the reference model's on every feed."""
+    worst = Verdict()
+    program = request.programs[name]
+    for feed, truth in zip(request.feeds, expected, strict=True):
+        outputs = executor.run(feed)
+        for tensor in program.outputs:
+            there = request.reference_names.get(tensor, tensor)
+            found = compare(program, tensor, outputs[tensor], truth[there])
+            if found.reason:
+                raise VerificationFailed(f"program {name}", found.reason)
+            worst = Verdict(
+                max_abs_error=max(worst.max_abs_error, found.max_abs_error),
+                max_rel_error=max(worst.max_rel_error, found.max_rel_error),
+            )
+    return worst
+
+
+def compare(program: Program, tensor: str, ours: Array, truth: Array) -> Verdict:
+    """A whole program's output against the library's, within 64 epsilons."""
+    dtype = program.types[tensor].dtype
+    left: Any = widen(ours, dtype)
+    right: Any = widen(truth, dtype)
+    if left.shape != right.shape:
+        return Verdict(reason=f"{tensor}: shape {left.shape}, not {right.shape}")
+    if not dtype.is_float:
+        wrong = int(np.count_nonzero(left != right))
+        reason = f"{tensor}: {wrong} of {left.size} elements differ" if wrong else ""
+        return Verdict(reason=reason, max_abs_error=float(wrong))
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    if same.all():
+        return Verdict()
+    with np.errstate(invalid="ignore"):
+        error = float(np.max(np.where(same, 0.0, np.abs(left - right))))
+    finite = np.abs(right[np.isfinite(right)])
+    scale = float(finite.max()) if finite.size else 0.0
+    bound = MODEL_EPSILONS * EPSILON[_coarsest(program, dtype)] * scale
+    relative = error / scale if scale else error
+    reason = "" if error <= bound else f"{tensor}: error {error:.3g} of {scale:.3g}"
+    return Verdict(reason=reason, max_abs_error=error, max_rel_error=relative)
+
+
+def _coarsest(program: Program, dtype: DType) -> DType:
+    """The float type with the largest rounding unit between inputs and outputs."""
+    made = (
+        step.graph.types[out].dtype
+        for step in program.steps
+        for node in step.graph.nodes
+        for out in node.outputs
+    )
+    floats = {dtype, *(kind for kind in made if kind.is_float)}
+    return max(floats, key=lambda kind: EPSILON[kind])
