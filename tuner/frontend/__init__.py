@@ -1,0 +1,1 @@
+"""Models in: ONNX or graph JSON becomes a `Graph` of primitive operators."""

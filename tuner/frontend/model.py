@@ -1,0 +1,275 @@
+"""The ONNX message: reading, limits, weights apart, dimensions bound."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, inliner
+
+from tuner.errors import InvalidModel, InvalidOption, ModelTooLarge, UnsupportedModel
+from tuner.frontend.opaque import subgraphs
+from tuner.frontend.protos import DTYPES, array_of, proto_of
+from tuner.ir.types import Array, TensorType
+
+WEIGHT_BYTES: Final = 256
+"""Float tensors above this size are weights."""
+OLDEST_OPSET: Final = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is read at most.
+
+    Attributes:
+        model_bytes: size of the message (protobuf itself ends at 2 GiB).
+        nodes: nodes, those of subgraphs included.
+        tensors: initializers, inputs and outputs.
+        nesting: depth of subgraphs.
+        rank: axes of a tensor.
+    """
+
+    model_bytes: int = (1 << 31) - 1
+    nodes: int = 50_000
+    tensors: int = 200_000
+    nesting: int = 16
+    rank: int = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Metadata entries that mean something here, decoded."""
+
+    weights: tuple[str, ...] = ()
+    input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    dim_defaults: Mapping[str, int] = field(default_factory=dict)
+    gain: float = 1.0
+
+
+def parse(data: bytes, limits: Limits | None = None) -> onnx.ModelProto:
+    """Read the message and check that it is within the limits.
+
+    Raises:
+        InvalidModel: the bytes are no ONNX model, or hold no graph.
+        UnsupportedModel: the opset is too old or too new.
+        ModelTooLarge: a limit is exceeded.
+    """
+    limits = limits or Limits()
+    if len(data) > limits.model_bytes:
+        raise ModelTooLarge(
+            "model",
+            f"{len(data)} bytes exceed {limits.model_bytes}",
+            hint="leave the weights out: fuseplan strip",
+        )
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except (DecodeError, RecursionError, ValueError) as error:
+        raise InvalidModel(
+            "model",
+            "the bytes are not a whole ONNX model",
+            hint="the file may be cut off, or be of another format",
+        ) from error
+    if not model.HasField("graph") or not model.opset_import:
+        raise InvalidModel(
+            "model",
+            "holds no graph" if model.opset_import else "states no opset",
+            hint="the file may be cut off, or be of another format",
+        )
+    _check_opset(model)
+    _check_size(model.graph, limits)
+    return model
+
+
+def opsets_of(model: onnx.ModelProto) -> Mapping[str, int]:
+    """Version of each operator domain; the standard one is called ''."""
+    return {
+        "" if entry.domain == "ai.onnx" else entry.domain: entry.version
+        for entry in model.opset_import
+    }
+
+
+def _check_opset(model: onnx.ModelProto) -> None:
+    version = opsets_of(model).get("")
+    newest = onnx.defs.onnx_opset_version()
+    if version is not None and not OLDEST_OPSET <= version <= newest:
+        raise UnsupportedModel(
+            "model",
+            f"opset {version} is not between {OLDEST_OPSET} and {newest}",
+            hint="convert it with onnx.version_converter",
+        )
+
+
+def _check_size(graph: onnx.GraphProto, limits: Limits) -> None:
+    tensors = len(graph.initializer) + len(graph.input) + len(graph.output)
+    if tensors > limits.tensors:
+        raise ModelTooLarge("model", f"{tensors} tensors exceed {limits.tensors}")
+    nodes = 0
+    level = [graph]
+    for _ in range(limits.nesting):
+        nodes += sum(len(part.node) for part in level)
+        if nodes > limits.nodes:
+            raise ModelTooLarge("model", f"more than {limits.nodes} nodes")
+        level = [g for part in level for node in part.node for g in subgraphs(node)]
+        if not level:
+            return
+    raise ModelTooLarge("model", f"subgraphs nest deeper than {limits.nesting}")
+
+
+def metadata_of(model: onnx.ModelProto) -> Metadata:
+    """The entries that mean something here.
+
+    Raises:
+        InvalidModel: one of them does not have the form that its name promises.
+    """
+    found: dict[str, Any] = {}
+    for entry in model.metadata_props:
+        decode = _DECODE.get(entry.key)
+        if decode is None:
+            continue
+        try:
+            found[entry.key] = decode(json.loads(entry.value))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InvalidModel(
+                f"metadata {entry.key}",
+                f"is not what it should be: {error}",
+                hint=_FORMS[entry.key],
+            ) from error
+    return Metadata(**found)
+
+
+def _range(pair: Any) -> tuple[float, float]:
+    low, high = pair
+    return low + 0, high + 0
+
+
+_DECODE: Final = {
+    "weights": lambda names: tuple(str(name) for name in list(names)),
+    "input_ranges": lambda rows: {str(k): _range(v) for k, v in rows.items()},
+    "dim_defaults": lambda rows: {str(k): int(v) for k, v in rows.items()},
+    "gain": float,
+}
+_FORMS: Final = {
+    "weights": "a JSON list of names of graph inputs",
+    "input_ranges": 'JSON such as {"input_ids": [0, 30521]}',
+    "dim_defaults": 'JSON such as {"batch": 2}',
+    "gain": "a number",
+}
+
+
+def inline(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Put the model's own functions in the place of their calls.
+
+    Raises:
+        InvalidModel: a function is not well formed.
+    """
+    if not model.functions:
+        return model
+    try:
+        return inliner.inline_local_functions(model)
+    except (RuntimeError, ValueError) as error:
+        raise InvalidModel("model", f"its functions cannot be inlined: {error}") from (
+            error
+        )
+
+
+def is_weight(tensor: TensorProto) -> bool:
+    """Whether a constant counts as a weight: a float above `WEIGHT_BYTES`."""
+    dtype = DTYPES.get(tensor.data_type)
+    if dtype is None or not dtype.is_float:
+        return False
+    return math.prod(tensor.dims) * dtype.bytes > WEIGHT_BYTES
+
+
+def constant_tensor(node: onnx.NodeProto) -> TensorProto | None:
+    """The tensor of a Constant node that holds one."""
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+        return None
+    for attribute in node.attribute:
+        if attribute.name == "value" and len(node.output) == 1:
+            return attribute.t
+    return None
+
+
+def lighten(model: onnx.ModelProto, keep: Collection[str] = ()) -> dict[str, Array]:
+    """Turn large float initializers and constants into graph inputs, in place.
+
+    Returns:
+        The values taken out, by name.
+
+    Raises:
+        InvalidModel: the data of one of them is damaged.
+    """
+    graph = model.graph
+    taken = {
+        tensor.name: tensor
+        for tensor in graph.initializer
+        if is_weight(tensor) and tensor.name not in keep
+    }
+    if taken:
+        small = [t for t in graph.initializer if t.name not in taken]
+        del graph.initializer[:]
+        graph.initializer.extend(small)
+    for index in reversed(range(len(graph.node))):
+        held = constant_tensor(graph.node[index])
+        name = graph.node[index].output[0] if held is not None else ""
+        if held is not None and is_weight(held) and name not in keep:
+            taken[name] = held
+            del graph.node[index]
+    listed = {value.name: value for value in graph.input}
+    for name, tensor in taken.items():
+        kind = TensorType(dtype=DTYPES[tensor.data_type], shape=tuple(tensor.dims))
+        entry = listed.get(name) or graph.input.add(name=name)
+        entry.type.CopyFrom(proto_of(kind))
+    return {name: array_of(tensor, name) for name, tensor in taken.items()}
+
+
+def write_metadata(model: onnx.ModelProto, key: str, value: object) -> None:
+    """Set one metadata entry; its value becomes JSON."""
+    text = json.dumps(value)
+    for entry in model.metadata_props:
+        if entry.key == key:
+            entry.value = text
+            return
+    model.metadata_props.add(key=key, value=text)
+
+
+def symbols_of(graph: onnx.GraphProto) -> tuple[str, ...]:
+    """Names of the symbolic dimensions of the inputs, in order."""
+    names = (
+        dim.dim_param
+        for value in graph.input
+        for dim in value.type.tensor_type.shape.dim
+        if dim.dim_param
+    )
+    return tuple(dict.fromkeys(names))
+
+
+def bind(model: onnx.ModelProto, dims: Mapping[str, int]) -> None:
+    """Give sizes to symbolic dimensions, in place.
+
+    Raises:
+        InvalidOption: the model has no such dimension, or the size is not positive.
+    """
+    known = symbols_of(model.graph)
+    for name, size in dims.items():
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise InvalidOption(
+                f"dimension {name}",
+                "the inputs of the model have no such dimension",
+                hint=f"symbolic dimensions: {there}",
+            )
+        if size < 1:
+            raise InvalidOption(f"dimension {name}", f"{size} is not a positive size")
+    if not dims:
+        return
+    graph = model.graph
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in dims:
+                dim.dim_value = dims[dim.dim_param]

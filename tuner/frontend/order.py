@@ -1,0 +1,137 @@
+"""Names and order of the user's nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import onnx
+
+from tuner.errors import InvalidModel
+from tuner.frontend.opaque import captures
+
+
+def names_of(nodes: Sequence[onnx.NodeProto]) -> list[str]:
+    """A name for each node: its own, or `OpType:first_output` if that is no name.
+
+    An own name is none when it is empty or when two nodes have it.
+    """
+    counts = Counter(node.name for node in nodes)
+    names = [
+        node.name if node.name and counts[node.name] == 1 else _fallback(node)
+        for node in nodes
+    ]
+    if len(set(names)) == len(names):
+        return names
+    taken = Counter(names)
+    return [
+        name if taken[name] == 1 else f"{name}#{position}"
+        for position, name in enumerate(names)
+    ]
+
+
+def _fallback(node: onnx.NodeProto) -> str:
+    first = next((name for name in node.output if name), "")
+    return f"{node.op_type}:{first}"
+
+
+def reads_of(node: onnx.NodeProto) -> tuple[str, ...]:
+    """Every tensor that a node reads, by its subgraphs too."""
+    own = tuple(name for name in node.input if name)
+    if any(a.type in _GRAPHS for a in node.attribute):
+        return (*own, *captures(node))
+    return own
+
+
+_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
+def sort_nodes(
+    nodes: Sequence[onnx.NodeProto],
+    names: Sequence[str],
+    sources: Collection[str],
+) -> list[int]:
+    """Positions of the nodes in an order in which each reads what is there already.
+
+    The given order stays where it is such an order.
+
+    Raises:
+        InvalidModel: a tensor is made twice or never, or nodes wait for each other.
+    """
+    makers = _makers(nodes, names, sources)
+    order: list[int] = []
+    done: set[int] = set()
+    waiting = list(range(len(nodes)))
+    needs = {
+        index: {makers[r] for r in reads_of(nodes[index]) if r in makers}
+        for index in waiting
+    }
+    _check_defined(nodes, names, makers, sources)
+    while waiting:
+        rest: list[int] = []
+        for index in waiting:
+            if needs[index] <= done:
+                done.add(index)
+                order.append(index)
+            else:
+                rest.append(index)
+        if len(rest) == len(waiting):
+            raise _cycle(rest, needs, names)
+        waiting = rest
+    return order
+
+
+def _makers(
+    nodes: Sequence[onnx.NodeProto],
+    names: Sequence[str],
+    sources: Collection[str],
+) -> dict[str, int]:
+    makers: dict[str, int] = {}
+    for index, node in enumerate(nodes):
+        for output in filter(None, node.output):
+            if output in makers:
+                raise InvalidModel(
+                    names[index],
+                    f"makes {output!r}, which {names[makers[output]]} makes too",
+                    hint="every tensor has one maker",
+                )
+            if output in sources:
+                raise InvalidModel(
+                    names[index], f"makes {output!r}, which is an input or initializer"
+                )
+            makers[output] = index
+    return makers
+
+
+def _check_defined(
+    nodes: Sequence[onnx.NodeProto],
+    names: Sequence[str],
+    makers: Collection[str],
+    sources: Collection[str],
+) -> None:
+    for index, node in enumerate(nodes):
+        for name in reads_of(node):
+            if name not in makers and name not in sources:
+                raise InvalidModel(
+                    names[index],
+                    f"reads {name!r}, which nothing makes",
+                    hint="declare it as a graph input or an initializer",
+                )
+
+
+def _cycle(
+    rest: Sequence[int], needs: dict[int, set[int]], names: Sequence[str]
+) -> InvalidModel:
+    """Name the nodes of one cycle among those that wait."""
+    waiting = set(rest)
+    path: list[int] = []
+    index = rest[0]
+    while index not in path:
+        path.append(index)
+        index = min(needs[index] & waiting)
+    ring = [names[i] for i in reversed(path[path.index(index) :])]
+    return InvalidModel(
+        ring[0],
+        f"waits for its own result: {' -> '.join([*ring[:8], ring[0]])}",
+        hint="a graph must have no cycles",
+    )

@@ -1,0 +1,1 @@
+"""How ONNX operators without a body in the standard become primitives."""

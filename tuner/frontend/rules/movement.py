@@ -1,0 +1,443 @@
+"""Operators that move elements without computing: views, slices, repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from tuner.errors import InvalidModel
+from tuner.frontend.builder import Builder, Decline, Extent, Ref
+from tuner.frontend.call import Call, Results, Rule
+from tuner.frontend.sizes import Size, Undecided
+from tuner.ir.types import DType
+
+
+def _product(extents: Sequence[Extent]) -> Extent:
+    return math.prod(extents)
+
+
+def _reshape(b: Builder, call: Call) -> Results:
+    data = call[0]
+    own = b.extents(data)
+    wanted = list(b.counts(call[1]))
+    if not call.int("allowzero", 0):
+        wanted = [
+            own[axis] if isinstance(w, int) and w == 0 and axis < len(own) else w
+            for axis, w in enumerate(wanted)
+        ]
+    holes = [i for i, w in enumerate(wanted) if isinstance(w, int) and w == -1]
+    if len(holes) > 1 or any(isinstance(w, int) and w < -1 for w in wanted):
+        raise InvalidModel(b.where, f"the target shape {wanted} is not one")
+    if holes:
+        wanted[holes[0]] = _quotient(b, own, wanted, holes[0])
+    _same_count(b, own, wanted)
+    return (b.reshape(data, wanted),)
+
+
+def _quotient(
+    b: Builder, own: Sequence[Extent], wanted: Sequence[Extent], hole: int
+) -> Extent:
+    total = _product(own)
+    rest = _product([w for i, w in enumerate(wanted) if i != hole])
+    if isinstance(total, int) and isinstance(rest, int):
+        if rest == 0 or total % rest:
+            raise InvalidModel(
+                b.where, f"{total} elements do not divide into shape {list(wanted)}"
+            )
+        return total // rest
+    try:
+        return total / rest if isinstance(total, Size) else _undecided()
+    except Undecided as error:
+        raise Decline(str(error)) from error
+
+
+def _undecided() -> Extent:
+    raise Undecided("a number of elements divided by a symbol")
+
+
+def _same_count(b: Builder, own: Sequence[Extent], wanted: Sequence[Extent]) -> None:
+    before, after = _product(own), _product(wanted)
+    try:
+        equal = before == after
+    except Undecided as error:
+        raise Decline(str(error)) from error
+    if not equal:
+        raise InvalidModel(
+            b.where,
+            f"a shape of {before} elements cannot become one of {after}",
+        )
+
+
+def _axes(b: Builder, call: Call, extra: int = 0) -> tuple[int, ...] | None:
+    """Axes given as an attribute or, in later opsets, as an input."""
+    axes = call.ints("axes")
+    if axes is None and call.optional(1) is not None:
+        axes = b.ints(call[1])
+    if axes is None:
+        return None
+    return tuple(b.axis(call[0], axis, extra=extra) for axis in axes)
+
+
+def _squeeze(b: Builder, call: Call) -> Results:
+    axes = _axes(b, call)
+    shape = b.shape(call[0])
+    if axes is None:
+        if any(isinstance(dim, str) for dim in shape):
+            raise Decline("which axes have length one is not known")
+        axes = tuple(axis for axis, dim in enumerate(shape) if dim == 1)
+    kept = [dim for axis, dim in enumerate(shape) if axis not in axes]
+    if any(shape[axis] != 1 for axis in axes):
+        raise InvalidModel(b.where, f"squeezes axes {axes} of the shape {shape}")
+    return (b.reshape(call[0], kept),)
+
+
+def _unsqueeze(b: Builder, call: Call) -> Results:
+    count = len(call.ints("axes") or b.ints(call[1]))
+    axes = _axes(b, call, extra=count) or ()
+    rest = iter(b.shape(call[0]))
+    rank = b.rank(call[0]) + count
+    return (
+        b.reshape(call[0], [1 if axis in axes else next(rest) for axis in range(rank)]),
+    )
+
+
+def _flatten(b: Builder, call: Call) -> Results:
+    data = call[0]
+    axis = call.int("axis", 1)
+    axis = axis + b.rank(data) if axis < 0 else axis
+    extents = b.extents(data)
+    return (b.reshape(data, [_product(extents[:axis]), _product(extents[axis:])]),)
+
+
+def _transpose(b: Builder, call: Call) -> Results:
+    rank = b.rank(call[0])
+    perm = call.ints("perm")
+    perm = tuple(reversed(range(rank))) if perm is None else perm
+    if sorted(perm) != list(range(rank)):
+        raise InvalidModel(b.where, f"perm {perm} is no permutation of {rank} axes")
+    return (transpose(b, call[0], perm),)
+
+
+def transpose(b: Builder, ref: Ref, perm: Sequence[int]) -> Ref:
+    """Permuted axes; nothing when the order stays."""
+    if list(perm) == list(range(len(perm))):
+        return ref
+    return b.emit("transpose", ref, perm=tuple(perm))
+
+
+def _concat(b: Builder, call: Call) -> Results:
+    refs = call.given()
+    axis = b.axis(refs[0], call.int("axis", 1))
+    if len(refs) == 1:
+        return (refs[0],)
+    return (b.emit("concat", *refs, axis=axis),)
+
+
+def cut(b: Builder, ref: Ref, axis: int, start: int, size: Extent) -> Ref:
+    """A contiguous part of one axis."""
+    shape = list(b.shape(ref))
+    if start == 0 and shape[axis] == b.sizes.dim(size):
+        return ref
+    starts = [0] * len(shape)
+    starts[axis] = start
+    shape[axis] = b.sizes.dim(size)
+    return b.emit(
+        "slice",
+        ref,
+        starts=tuple(starts),
+        steps=(1,) * len(shape),
+        sizes=tuple(shape),
+    )
+
+
+def _split(b: Builder, call: Call) -> Results:
+    data = call[0]
+    axis = b.axis(data, call.int("axis", 0))
+    sizes = call.ints("split")
+    if sizes is None and call.optional(1) is not None:
+        sizes = b.ints(call[1])
+    extent = b.shape(data)[axis]
+    if isinstance(extent, str):
+        raise Decline("the split axis is symbolic")
+    if sizes is None:
+        count = call.int("num_outputs", len(call.outputs))
+        chunk = -(-extent // count)
+        sizes = tuple(
+            max(min(chunk, extent - i * chunk), 0) for i in range(len(call.outputs))
+        )
+    if sum(sizes) != extent or len(sizes) != len(call.outputs):
+        raise InvalidModel(
+            b.where, f"splits an axis of {extent} into {sizes}, {len(call.outputs)} asked"
+        )
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return [
+        cut(b, data, axis, start, size) if wanted else None
+        for start, size, wanted in zip(starts, sizes, call.outputs, strict=True)
+    ]
+
+
+def _slice(b: Builder, call: Call) -> Results:
+    data = call[0]
+    if call.opset < 10:
+        starts, ends = call.ints("starts") or (), call.ints("ends") or ()
+        axes, steps = call.ints("axes"), None
+    else:
+        starts, ends = b.ints(call[1]), _ends(b, call[2])
+        given = call.optional(3)
+        axes = None if given is None else b.ints(given)
+        given = call.optional(4)
+        steps = None if given is None else b.ints(given)
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    shape = list(b.shape(data))
+    first, stride = [0] * len(shape), [1] * len(shape)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        position = b.axis(data, axis)
+        first[position], shape[position] = _window(
+            b, shape[position], start, end, step
+        )
+        stride[position] = step
+    if tuple(shape) == b.shape(data) and set(stride) <= {1}:
+        return (data,)
+    return (
+        b.emit(
+            "slice",
+            data,
+            starts=tuple(first),
+            steps=tuple(stride),
+            sizes=tuple(shape),
+        ),
+    )
+
+
+def _ends(b: Builder, ref: Ref) -> tuple[Any, ...]:
+    return tuple(b.counts(ref))
+
+
+def _window(
+    b: Builder, dim: int | str, start: int, end: Any, step: int
+) -> tuple[int, int | str]:
+    """First index and number of elements of `start:end:step` along one axis."""
+    if step == 0:
+        raise InvalidModel(b.where, "slices with step 0")
+    if isinstance(dim, int) and isinstance(end, int):
+        chosen = range(dim)[start:end:step]
+        if step < 0 and end <= -dim - 1:
+            chosen = range(dim)[start::step]
+        return (chosen.start if len(chosen) else 0), len(chosen)
+    extent = b.sizes.of(dim)
+    try:
+        if step != 1 or start < 0:
+            raise Undecided("a step or a start that depends on a symbol")
+        if isinstance(end, int) and end < 0:
+            stop = extent + end
+        else:
+            stop = extent if end >= extent else end
+        if start and not stop >= start:
+            raise Undecided("an empty slice")
+    except Undecided as error:
+        if isinstance(end, int) and end >= 2**31 - 1 and step == 1 and start >= 0:
+            stop = extent
+        else:
+            raise Decline(str(error)) from error
+    return start, b.sizes.dim(stop - start)
+
+
+def _gather(b: Builder, call: Call) -> Results:
+    data, index = call[0], call[1]
+    axis = b.axis(data, call.int("axis", 0))
+    extent = b.shape(data)[axis]
+    known = b.values[index]
+    if known is None:
+        return (b.emit("gather", data, index, axis=axis),)
+    if isinstance(extent, int) and known.size and not _within(known, extent):
+        raise InvalidModel(
+            b.where, f"gathers index {known.max()} or {known.min()} of {extent}"
+        )
+    if known.size == 1 and isinstance(extent, int) and b.values[data] is None:
+        if b.partial[data] is None:
+            return (_pick(b, data, axis, int(known.reshape(-1)[0]) % extent, index),)
+    return (b.emit("gather", data, index, axis=axis),)
+
+
+def _within(index: Any, extent: int) -> bool:
+    return bool(index.max() < extent and index.min() >= -extent)
+
+
+def _pick(b: Builder, data: Ref, axis: int, position: int, index: Ref) -> Ref:
+    """One known index is a slice."""
+    shape = b.shape(data)
+    one = cut(b, data, axis, position, 1)
+    return b.reshape(one, [*shape[:axis], *b.shape(index), *shape[axis + 1 :]])
+
+
+def _expand(b: Builder, call: Call) -> Results:
+    data = call[0]
+    wanted = [b.sizes.dim(count) for count in b.counts(call[1])]
+    return (expand(b, data, wanted),)
+
+
+def expand(b: Builder, ref: Ref, wanted: Sequence[int | str]) -> Ref:
+    """Broadcast with a shape; nothing when the shape stays."""
+    own = b.shape(ref)
+    lead = len(wanted) - len(own)
+    padded = (1,) * lead + own
+    full = [
+        mine if theirs == 1 else theirs
+        for mine, theirs in zip(padded[max(-lead, 0) :], wanted, strict=False)
+    ]
+    if lead < 0:
+        full = [
+            *own[:-lead],
+            *(
+                mine if theirs == 1 else theirs
+                for mine, theirs in zip(own[-lead:], wanted, strict=True)
+            ),
+        ]
+    if tuple(full) == own:
+        return ref
+    return b.emit("expand", ref, shape=tuple(full))
+
+
+def repeat(b: Builder, ref: Ref, counts: Sequence[int], *, each: bool) -> Ref:
+    """Repeat along every axis: the whole axis, or each element by itself."""
+    shape = b.static(ref)
+    if all(count == 1 for count in counts):
+        return ref
+    split: list[int] = []
+    grown: list[int] = []
+    for extent, count in zip(shape, counts, strict=True):
+        if count == 1:
+            split.append(extent)
+            grown.append(extent)
+        else:
+            split.extend((extent, 1) if each else (1, extent))
+            grown.extend((extent, count) if each else (count, extent))
+    wide = b.emit("expand", b.reshape(ref, split), shape=tuple(grown))
+    return b.reshape(wide, [e * c for e, c in zip(shape, counts, strict=True)])
+
+
+def _tile(b: Builder, call: Call) -> Results:
+    return (repeat(b, call[0], b.ints(call[1]), each=False),)
+
+
+def _depth_to_space(b: Builder, call: Call) -> Results:
+    data, block = call[0], call.int("blocksize", 1)
+    batch, channels, height, width = b.static(data)
+    depth = channels // (block * block)
+    if call.text("mode", "DCR") == "DCR":
+        split, perm = (batch, block, block, depth, height, width), (0, 3, 4, 1, 5, 2)
+    else:
+        split, perm = (batch, depth, block, block, height, width), (0, 1, 4, 2, 5, 3)
+    moved = b.emit("transpose", b.reshape(data, split), perm=perm)
+    return (b.reshape(moved, (batch, depth, height * block, width * block)),)
+
+
+def _space_to_depth(b: Builder, call: Call) -> Results:
+    data, block = call[0], call.int("blocksize", 1)
+    batch, depth, height, width = b.static(data)
+    rows, columns = height // block, width // block
+    if call.text("mode", "DCR") == "DCR":
+        perm = (0, 3, 5, 1, 2, 4)
+    else:
+        perm = (0, 1, 3, 5, 2, 4)
+    split = b.reshape(data, (batch, depth, rows, block, columns, block))
+    moved = b.emit("transpose", split, perm=perm)
+    return (b.reshape(moved, (batch, depth * block * block, rows, columns)),)
+
+
+def _pad(b: Builder, call: Call) -> Results:
+    data = call[0]
+    shape = b.static(data)
+    pads, axes, value = _pads(b, call)
+    before, after = [0] * len(shape), [0] * len(shape)
+    for position, axis in enumerate(axes):
+        before[b.axis(data, axis)] = pads[position]
+        after[b.axis(data, axis)] = pads[len(axes) + position]
+    mode = call.text("mode", "constant")
+    if mode == "constant":
+        return (pad(b, data, before, after, value),)
+    indices = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}[mode]
+    for axis, extent in enumerate(shape):
+        if before[axis] or after[axis]:
+            if min(before[axis], after[axis]) < 0:
+                raise Decline("negative pads of another mode than constant")
+            source = np.pad(
+                np.arange(extent),
+                (before[axis], after[axis]),
+                mode=indices,  # type: ignore[call-overload]
+            )
+            index = b.constant(source, DType.I64)
+            data = b.emit("gather", data, index, axis=axis)
+    return (data,)
+
+
+def _pads(b: Builder, call: Call) -> tuple[tuple[int, ...], tuple[int, ...], float]:
+    every = tuple(range(b.rank(call[0])))
+    if call.opset < 11:
+        return call.ints("pads") or (), every, call.float("value", 0.0)
+    filler, axes = call.optional(2), call.optional(3)
+    value = 0.0 if filler is None else _number(b, filler)
+    return b.ints(call[1]), every if axes is None else b.ints(axes), value
+
+
+def _number(b: Builder, ref: Ref) -> Any:
+    return number(b, ref)
+
+
+def number(b: Builder, ref: Ref) -> Any:
+    """The Python number of a known tensor of one element."""
+    stored = b.value(ref)
+    if b.dtype(ref) is DType.BF16:
+        return float((stored.reshape(-1).astype(np.uint32) << 16).view(np.float32)[0])
+    return stored.reshape(-1)[0].item()
+
+
+def pad(
+    b: Builder,
+    data: Ref,
+    before: Sequence[int],
+    after: Sequence[int],
+    value: float,
+) -> Ref:
+    """Surround with a constant; negative pads cut off."""
+    shape = b.static(data)
+    for axis, extent in enumerate(shape):
+        if before[axis] < 0 or after[axis] < 0:
+            start = max(-before[axis], 0)
+            size = extent - start - max(-after[axis], 0)
+            data = cut(b, data, axis, start, size)
+    grown = [max(n, 0) for n in before], [max(n, 0) for n in after]
+    if not any(grown[0]) and not any(grown[1]):
+        return data
+    return b.emit(
+        "pad", data, before=tuple(grown[0]), after=tuple(grown[1]), value=value
+    )
+
+
+def _alias(b: Builder, call: Call) -> Results:
+    return (call[0],)
+
+
+RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        "Concat": _concat,
+        "DepthToSpace": _depth_to_space,
+        "Expand": _expand,
+        "Flatten": _flatten,
+        "Gather": _gather,
+        "Pad": _pad,
+        "Reshape": _reshape,
+        "Slice": _slice,
+        "SpaceToDepth": _space_to_depth,
+        "Split": _split,
+        "Squeeze": _squeeze,
+        "Tile": _tile,
+        "Transpose": _transpose,
+        "Unsqueeze": _unsqueeze,
+    }
+)
