@@ -43,7 +43,7 @@ class Device:
         l2_bytes_per_second, l2_peak_bytes_per_second: last-level cache, all together.
         l2_latency_seconds: one dependent read that hits the last-level cache.
         l2_bytes: capacity of the last-level cache.
-        l1_bytes_per_second: private caches, all together (a peak).
+        l1_bytes_per_second, l1_peak_bytes_per_second: private caches, all together.
         l1_bytes: capacity of one private cache.
         keeps_l1: 1 if private caches keep data from one kernel to the next, else 0.
         caches_writes: 1 if written tensors may stay in the caches, else 0.
@@ -52,6 +52,8 @@ class Device:
         prefetched_bytes_per_multiprocessor: bytes that hardware keeps in flight by
             itself, however few threads ask.
         sector_bytes: unit of traffic between caches.
+        scattered_share: share of a cache's bandwidth that requests for single sectors
+            here and there reach; gathers on a CPU wait for each of them.
         subgroup_threads: threads that run in lock step (a warp, a vector).
         saturation_threads_per_multiprocessor: resident threads that hide the latency
             of dependent arithmetic.
@@ -97,12 +99,14 @@ class Device:
     l2_latency_seconds: float
     l2_bytes: int
     l1_bytes_per_second: float
+    l1_peak_bytes_per_second: float
     l1_bytes: int
     keeps_l1: int
     caches_writes: int
     multiprocessor_bytes_per_second: float
     prefetched_bytes_per_multiprocessor: int
     sector_bytes: int
+    scattered_share: float
     subgroup_threads: int
     saturation_threads_per_multiprocessor: int
     launch_seconds: float

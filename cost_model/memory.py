@@ -38,7 +38,8 @@ shows no help of the cache (2343 GiB/s for 64 MiB in all)."""
 class Traffic:
     """Bytes of one launch by the level that serves them.
 
-    `dram_read_bytes` and `cache_read_bytes` are the parts that a thread waits for.
+    `dram_read_bytes` and `cache_read_bytes` are the parts that a thread waits for;
+    `scattered_...` those that are asked for one sector at a time.
     """
 
     dram_bytes: float = 0.0
@@ -46,6 +47,8 @@ class Traffic:
     private_bytes: float = 0.0
     dram_read_bytes: float = 0.0
     cache_read_bytes: float = 0.0
+    scattered_cache_bytes: float = 0.0
+    scattered_private_bytes: float = 0.0
 
 
 def resident_fraction(nbytes: float, capacity_bytes: float) -> float:
@@ -108,22 +111,31 @@ def _again(
     """Add the requests beyond the first touch of each sector."""
     sector = max(access.sector_bytes, access.unique_bytes)
     again = access.requested_bytes - sector
-    if sector <= device.l1_bytes:
-        total.private_bytes += again
-        return
     useful = access.useful_bytes or access.requested_bytes
     scattered = min(again, max(0, access.requested_bytes - useful))
+    if sector <= device.l1_bytes:
+        total.private_bytes += again
+        total.scattered_private_bytes += scattered
+        return
     repeated = again - scattered
-    near = 0
-    if 0 < access.block_bytes * resident_blocks <= device.l1_bytes:
-        across = max(0, blocks * access.block_bytes - sector)
-        near = max(0, repeated - across)
-    total.private_bytes += near
+    near = _within_blocks(access, repeated, sector, blocks)
+    if access.block_bytes * resident_blocks > device.l1_bytes:
+        near = 0
     missed = scattered * max(0.0, 1.0 - device.l2_bytes / sector)
     hit = repeated - near + scattered - missed
     burst = missed * max(1.0, device.dram_burst_bytes / device.sector_bytes)
+    total.private_bytes += near
     total.cache_bytes += hit
+    total.scattered_cache_bytes += scattered - missed
     total.dram_bytes += burst
     if not access.is_write:
         total.cache_read_bytes += hit
         total.dram_read_bytes += burst
+
+
+def _within_blocks(access: Access, repeated: int, sector: int, blocks: int) -> int:
+    """Re-reads by the block that read first; none when its share is not known."""
+    if not access.block_bytes:
+        return 0
+    across = max(0, blocks * access.block_bytes - sector)
+    return max(0, repeated - across)

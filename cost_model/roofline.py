@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Final
 from cost_model.estimate import Estimate, Evidence
 from cost_model.memory import Traffic, resident_fraction, traffic
 from cost_model.occupancy import Occupancy, occupancy
+from cost_model.work import Pipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cost_model.device import Device, LaunchMode
-    from cost_model.work import Pipe, Work
+    from cost_model.work import Work
 
 IDEAL_SECONDS_PER_BYTE: Final = 1e-12
 """On `ideal` a byte costs a picosecond, and nothing else costs anything."""
@@ -33,6 +34,10 @@ LIBRARY_OPERATION_SAVINGS: Final = 4.0
 Source: A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", CVPR
 2016: Winograd F(4x4, 3x3) does 4 times fewer.
 """
+
+_SCHEDULE_PIPES: Final = frozenset({Pipe.INTEGER, Pipe.CONVERT})
+"""Index arithmetic and conversions depend on the schedule and on the compiler; a bound
+that holds for all of them leaves both out."""
 
 
 @dataclass(slots=True)
@@ -121,12 +126,15 @@ def lower_bound(
         floor = min(floor, device.graph_launch_seconds)
     near = device.l1_bytes * device.multiprocessors if device.keeps_l1 else 0
     memory = max(
-        nbytes / device.l1_bytes_per_second,
+        nbytes / device.l1_peak_bytes_per_second,
         (nbytes - near) / device.l2_peak_bytes_per_second,
         (nbytes - device.l2_bytes) / device.dram_peak_bytes_per_second,
     )
     peak = device.peak_operations_per_second
-    compute = max((n / peak[p] for p, n in work.operations.items()), default=0.0)
+    compute = max(
+        (n / peak[p] for p, n in work.operations.items() if p not in _SCHEDULE_PIPES),
+        default=0.0,
+    )
     return floor + max(memory, compute / savings)
 
 
