@@ -1,0 +1,63 @@
+"""Content-addressed, immutable bytes: plan bodies, kernel sources."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
+
+from service.api.caching import deliver
+from service.api.context import ContextDep
+from service.api.problems import told
+from service.errors import BlobNotFound
+from service.store import blobs
+
+router = APIRouter(tags=["blobs"])
+
+Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256")]
+
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "The bytes; they never change",
+        "content": {"application/octet-stream": {}},
+    },
+    304: {"description": "The client has them"},
+    **told(404, 422, 503),
+}
+
+
+@router.get(
+    "/v1/blobs/sha256/{digest}",
+    operation_id="getBlob",
+    summary="Read a blob",
+    response_class=Response,
+    responses=_RESPONSES,
+)
+def get_blob(digest: Digest, request: Request, context: ContextDep) -> Response:
+    """Bytes under their SHA-256; any cache may keep them for ever."""
+    with context.database.read() as session:
+        blob = blobs.find(session, digest)
+    if blob is None or not blob.public:
+        raise BlobNotFound(
+            digest, "no blob of this digest is stored", hint="look the plan up again"
+        )
+    return deliver(
+        request,
+        content=blob.content,
+        digest=digest,
+        media_type=blob.media_type,
+        headers={"Cache-Control": "public, max-age=31536000, immutable"},
+    )
+
+
+@router.head(
+    "/v1/blobs/sha256/{digest}",
+    operation_id="headBlob",
+    summary="Is a blob stored?",
+    response_class=Response,
+    responses=_RESPONSES,
+)
+def head_blob(digest: Digest, request: Request, context: ContextDep) -> Response:
+    """The headers of the blob."""
+    return get_blob(digest, request, context)

@@ -1,0 +1,33 @@
+"""Conditional requests (RFC 9110, section 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import Request
+from fastapi.responses import Response
+
+
+def is_held(request: Request, digest: str) -> bool:
+    """Whether the client says that it has exactly this content."""
+    told = request.headers.get("if-none-match", "")
+    tags = {tag.strip().removeprefix("W/") for tag in told.split(",")}
+    return "*" in tags or f'"{digest}"' in tags
+
+
+def deliver(
+    request: Request,
+    *,
+    content: bytes,
+    digest: str,
+    media_type: str,
+    headers: Mapping[str, str],
+) -> Response:
+    """Content under its strong ETag: whole, headers only for HEAD, or 304."""
+    tagged = {**headers, "ETag": f'"{digest}"'}
+    if is_held(request, digest):
+        return Response(status_code=304, headers=tagged)
+    if request.method == "HEAD":
+        tagged["Content-Length"] = str(len(content))
+        return Response(media_type=media_type, headers=tagged)
+    return Response(content, media_type=media_type, headers=tagged)

@@ -1,0 +1,36 @@
+"""What every route may use; it lives on the application, not in globals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from service.jobs.submission import Submissions
+from service.settings import Settings
+from service.store import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The parts of the service that routes work with.
+
+    Attributes:
+        clock: gives the present moment, with its zone.
+    """
+
+    settings: Settings
+    database: Database
+    submissions: Submissions
+    clock: Callable[[], datetime]
+
+
+def get_context(request: Request) -> Context:
+    """The context of the application that a request came to."""
+    return cast("Context", request.app.state.context)
+
+
+ContextDep = Annotated[Context, Depends(get_context)]

@@ -1,0 +1,142 @@
+"""Tuning jobs: list, state, cancel, and events as they happen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel
+
+from service.api.context import Context, ContextDep
+from service.api.problems import told
+from service.api.schemas import JobBody
+from service.errors import JobEnded, JobNotFound
+from service.store import jobs
+from service.store.jobs import Event, Job, State
+
+router = APIRouter(tags=["jobs"])
+
+_MAX_PAGE: Final = 200
+
+
+class JobPage(BaseModel):
+    """Some jobs, the newest first.
+
+    Attributes:
+        next: cursor of the following page; null at the end.
+    """
+
+    jobs: list[JobBody]
+    next: str | None
+
+
+@router.get(
+    "/v1/jobs",
+    operation_id="listJobs",
+    summary="List jobs",
+    responses=told(422, 503),
+)
+def list_jobs(
+    context: ContextDep,
+    state: State | None = None,
+    limit: Annotated[int, Query(ge=1, le=_MAX_PAGE)] = 50,
+    cursor: Annotated[str | None, Query(max_length=40)] = None,
+) -> JobPage:
+    """Jobs, the newest first, page by page."""
+    with context.database.read() as session:
+        found = jobs.page(session, state=state, before=cursor, limit=limit + 1)
+    shown = found[:limit]
+    more = len(found) > limit
+    return JobPage(
+        jobs=[JobBody.of(job) for job in shown], next=shown[-1].id if more else None
+    )
+
+
+def existing_job(job_id: str, context: ContextDep) -> Job:
+    """The job of the path.
+
+    Raises:
+        JobNotFound: there is none.
+    """
+    with context.database.read() as session:
+        job = jobs.find(session, job_id)
+    if job is None:
+        raise JobNotFound(job_id, "no job has this id", hint="see /v1/jobs")
+    return job
+
+
+JobDep = Annotated[Job, Depends(existing_job)]
+
+
+@router.get(
+    "/v1/jobs/{job_id}",
+    operation_id="getJob",
+    summary="Read a job",
+    responses=told(404, 422, 503),
+)
+def get_job(job: JobDep) -> JobBody:
+    """State and progress of a job."""
+    return JobBody.of(job)
+
+
+@router.delete(
+    "/v1/jobs/{job_id}",
+    operation_id="cancelJob",
+    summary="Cancel a job",
+    status_code=202,
+    responses=told(404, 409, 422, 503),
+)
+def cancel_job(job: JobDep, context: ContextDep) -> JobBody:
+    """End a queued job now, a running one after the batch in flight."""
+    if not job.active:
+        raise JobEnded(job.id, f"it has {job.state} already", hint="nothing is left")
+    with context.database.write() as session:
+        changed = jobs.request_cancel(session, job.id, now=context.clock())
+    return JobBody.of(changed or job)
+
+
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    operation_id="streamJobEvents",
+    summary="Follow a job",
+    response_class=EventSourceResponse,
+    responses=told(404, 422, 503),
+)
+async def stream_events(
+    job: JobDep,
+    context: ContextDep,
+    last_event_id: Annotated[int, Header(ge=0)] = 0,
+) -> AsyncIterator[ServerSentEvent]:
+    """Events `state, trial, resolve, plan, done`, from the first or the one told.
+
+    The stream ends after `done`. No thread is held while nothing happens.
+    """
+    number = last_event_id
+    while True:
+        found, ended = await run_in_threadpool(_events_after, context, job.id, number)
+        for event in found:
+            number = event.number
+            yield ServerSentEvent(
+                raw_data=json.dumps(dict(event.data)),
+                event=event.type,
+                id=str(event.number),
+            )
+        if ended and not found:
+            return
+        if not found:
+            await asyncio.sleep(context.settings.event_poll_seconds)
+
+
+def _events_after(
+    context: Context, job_id: str, number: int
+) -> tuple[tuple[Event, ...], bool]:
+    """New events of a job, and whether it ends with them."""
+    with context.database.read() as session:
+        job = jobs.find(session, job_id)
+        found = jobs.events(session, job_id, after=number)
+    return found, job is None or not job.active

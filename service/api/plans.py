@@ -1,0 +1,353 @@
+"""Plans: hand in a model, or look one up by its key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service import errors
+from service.api.caching import deliver
+from service.api.context import Context, ContextDep
+from service.api.problems import request_id, respond, told
+from service.api.schemas import Evidence, Sha256
+from service.errors import (
+    InvalidRequest,
+    MalformedBody,
+    PlanNotFound,
+    UnsupportedMediaType,
+)
+from service.jobs.planning import Question
+from service.jobs.submission import Answer, Ask
+from service.settings import Settings
+from service.store import jobs, plans
+from service.store.plans import BODY_TYPE, StoredPlan
+
+router = APIRouter(tags=["plans"])
+
+ONNX_TYPES: Final = frozenset(
+    {
+        "application/octet-stream",
+        "application/onnx",
+        "application/x-onnx",
+        "application/x-protobuf",
+    }
+)
+_MAX_WAIT_SECONDS: Final = 60
+_RETRY_SECONDS: Final = 2
+_WAIT: Final = re.compile(r"(?:^|[\s,;])wait\s*=\s*(\d{1,6})(?:$|[\s,;])")
+
+Mode = Literal["analytic", "tuned"]
+
+
+class AskBody(BaseModel):
+    """What a request says besides the model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: Annotated[str, Field(min_length=1, max_length=200, examples=["h100-sxm"])]
+    mode: Mode = "analytic"
+    budget_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    budget_trials: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    options: dict[str, Any] = {}
+    title: Annotated[str, Field(max_length=200)] = ""
+
+
+class GraphRequest(AskBody):
+    """A request with a graph as JSON."""
+
+    graph: dict[str, Any]
+
+
+class SubmissionBody(BaseModel):
+    """The answer to a submitted model.
+
+    Attributes:
+        state: `ready`, or the state of the job that tunes it.
+        job: id of that job.
+        names: canonical id -> names in the model that was handed in.
+        plan: the body, in canonical ids, exactly the bytes that `digest` is of.
+    """
+
+    plan_key: Sha256
+    digest: Sha256
+    state: str
+    evidence: Evidence
+    job: str | None
+    names: dict[str, list[str]]
+    plan: dict[str, Any]
+
+
+_GRAPH_EXAMPLE: Final = {
+    "schema": "fuseplan.graph/1",
+    "opset": {"": 18},
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [64, 256]}],
+    "weights": [],
+    "constants": [],
+    "nodes": [
+        {
+            "name": "relu",
+            "op": "Relu",
+            "domain": "",
+            "inputs": ["x"],
+            "outputs": ["y"],
+            "attributes": {},
+        }
+    ],
+    "outputs": ["y"],
+}
+
+_SUBMIT_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"$ref": "#/components/schemas/GraphRequest"},
+                "example": {
+                    "graph": _GRAPH_EXAMPLE,
+                    "target": "h100-sxm",
+                    "mode": "analytic",
+                },
+            },
+            **{
+                kind: {"schema": {"type": "string", "format": "binary"}}
+                for kind in sorted(ONNX_TYPES)
+            },
+        },
+    }
+}
+
+
+@router.post(
+    "/v1/plans",
+    operation_id="submitPlan",
+    summary="Plan a model",
+    openapi_extra=_SUBMIT_BODY,
+    responses={
+        200: {"model": SubmissionBody, "description": "The plan"},
+        202: {
+            "model": SubmissionBody,
+            "description": "The analytic plan; a job looks for a better one",
+        },
+        **told(400, 413, 415, 422, 503),
+    },
+)
+async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
+    request: Request,
+    context: ContextDep,
+    target: Annotated[str | None, Query(max_length=200)] = None,
+    mode: Mode = "analytic",
+    budget_seconds: Annotated[float | None, Query(gt=0)] = None,
+    budget_trials: Annotated[int | None, Query(ge=1, le=2**31)] = None,
+    options: Annotated[str, Query(description="a JSON object")] = "{}",
+    title: Annotated[str, Query(max_length=200)] = "",
+    prefer: Annotated[str, Header()] = "",
+) -> Response:
+    """Hand in a model: ONNX with the rest in the query, or JSON with all in the body.
+
+    An analytic plan comes in the same request. With `mode=tuned` a stored measured
+    plan comes at once; otherwise the analytic one, and a job that measures.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    data = await request.body()
+    try:
+        if kind == "application/json":
+            ask = await run_in_threadpool(_json_ask, data, context.settings)
+        elif kind in ONNX_TYPES:
+            given = {
+                "target": target,
+                "mode": mode,
+                "budget_seconds": budget_seconds,
+                "budget_trials": budget_trials,
+                "options": _json_object("query options", options.encode()),
+                "title": title,
+            }
+            ask = _ask(AskBody.model_validate(given), data, "onnx", context.settings)
+        else:
+            raise UnsupportedMediaType(
+                "header Content-Type",
+                f"{kind or 'no type'} is not taken here",
+                hint="send application/onnx or application/json",
+            )
+    except ValidationError as error:
+        return respond(errors.invalid(error.errors(), instance=request_id(request)))
+    answer = await run_in_threadpool(context.submissions.submit, ask)
+    answer = await _waited(context, answer, wait_seconds(prefer))
+    return _answered(answer)
+
+
+def wait_seconds(prefer: str) -> int:
+    """How long the client wants to wait, from its Prefer header (RFC 7240)."""
+    found = _WAIT.search(prefer)
+    return min(int(found.group(1)), _MAX_WAIT_SECONDS) if found else 0
+
+
+def _json_ask(data: bytes, settings: Settings) -> Ask:
+    body = GraphRequest.model_validate(_json_object("body", data))
+    return _ask(body, json.dumps(body.graph).encode(), "json", settings)
+
+
+def _json_object(where: str, data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise MalformedBody(
+            where, f"it is not JSON: {error}", hint="send a JSON object"
+        ) from error
+    if not isinstance(value, dict):
+        raise MalformedBody(where, "it is no JSON object", hint="send a JSON object")
+    return value
+
+
+def _ask(
+    body: AskBody, data: bytes, form: Literal["onnx", "json"], settings: Settings
+) -> Ask:
+    if not data:
+        raise MalformedBody("body", "it is empty", hint="send a model")
+    seconds = body.budget_seconds or settings.budget_seconds
+    trials = body.budget_trials or settings.budget_trials
+    if seconds > settings.max_budget_seconds or trials > settings.max_budget_trials:
+        raise InvalidRequest(
+            "budget",
+            f"{seconds:g} s and {trials} trials are more than this service gives",
+            hint=f"at most {settings.max_budget_seconds:g} s and"
+            f" {settings.max_budget_trials} trials",
+        )
+    return Ask(
+        question=Question(
+            data=data, form=form, target=body.target, options=body.options
+        ),
+        mode=body.mode,
+        budget_seconds=seconds,
+        budget_trials=trials,
+        title=body.title,
+    )
+
+
+async def _waited(context: Context, answer: Answer, seconds: int) -> Answer:
+    """The answer after at most this long, or as soon as its job has ended."""
+    deadline = time.monotonic() + seconds
+    while answer.job is not None and time.monotonic() < deadline:
+        await asyncio.sleep(context.settings.event_poll_seconds)
+        answer = await run_in_threadpool(context.submissions.refreshed, answer)
+    return answer
+
+
+def _answered(answer: Answer) -> Response:
+    pointer = answer.plan.pointer
+    envelope = json.dumps(
+        {
+            "plan_key": pointer.key,
+            "digest": pointer.digest,
+            "state": answer.state,
+            "evidence": pointer.evidence,
+            "job": answer.job and answer.job.id,
+            "names": answer.names,
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    ).encode()
+    content = envelope[:-1] + b',"plan":' + answer.plan.body + b"}"
+    headers = {
+        "Fuseplan-Evidence": pointer.evidence,
+        "Fuseplan-Cache": "hit" if answer.cached else "miss",
+        "Cache-Control": "no-store",
+    }
+    if answer.job is not None:
+        headers["Location"] = f"/v1/jobs/{answer.job.id}"
+        headers["Retry-After"] = str(_RETRY_SECONDS)
+    return Response(
+        content,
+        status_code=200 if answer.job is None else 202,
+        media_type="application/json",
+        headers=headers,
+    )
+
+
+Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="plan key")]
+
+_PLAN_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "The best plan so far, in canonical ids",
+        "content": {BODY_TYPE: {"schema": {"type": "object"}}},
+    },
+    304: {"description": "The client has it"},
+    **told(404, 422, 503),
+}
+
+
+@router.get(
+    "/v1/plans/{key}",
+    operation_id="getPlan",
+    summary="Look a plan up",
+    response_class=Response,
+    responses=_PLAN_RESPONSES,
+)
+def get_plan(
+    key: Key,
+    request: Request,
+    context: ContextDep,
+    evidence: Annotated[Evidence | None, Query(description="least evidence")] = None,
+) -> Response:
+    """The best plan so far, from the moment any plan exists."""
+    least = evidence or "analytic"
+    wanted = plans.ORDER[: plans.ORDER.index(least) + 1]
+    with context.database.read() as session:
+        found = plans.find(session, key, wanted)
+        if found is None:
+            job = jobs.latest(session, key)
+            known = plans.identity(session, key) is not None
+            raise PlanNotFound(
+                key,
+                f"no plan with {least} evidence is stored",
+                hint="hand the model in with POST /v1/plans",
+                extra={"reason": _missing_reason(known, job)},
+            )
+    return _plan(request, found)
+
+
+@router.head(
+    "/v1/plans/{key}",
+    operation_id="headPlan",
+    summary="Is a plan stored?",
+    response_class=Response,
+    responses=_PLAN_RESPONSES,
+)
+def head_plan(
+    key: Key,
+    request: Request,
+    context: ContextDep,
+    evidence: Annotated[Evidence | None, Query(description="least evidence")] = None,
+) -> Response:
+    """The headers of the best plan so far."""
+    return get_plan(key, request, context, evidence)
+
+
+def _plan(request: Request, found: StoredPlan) -> Response:
+    return deliver(
+        request,
+        content=found.body,
+        digest=found.pointer.digest,
+        media_type=BODY_TYPE,
+        headers={
+            "Cache-Control": "no-cache",
+            "Fuseplan-Match": "exact",
+            "Fuseplan-Evidence": found.pointer.evidence,
+        },
+    )
+
+
+def _missing_reason(known: bool, job: jobs.Job | None) -> str:
+    """Why there is no such plan, in one word of the contract."""
+    if not known:
+        return "unknown"
+    if job is None:
+        return "never_tuned"
+    return "tuning" if job.active else "failed"

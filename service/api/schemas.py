@@ -1,0 +1,102 @@
+"""Response models that several resources share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.store.jobs import Job, State
+
+Sha256 = Annotated[
+    str,
+    Field(
+        pattern="^[0-9a-f]{64}$",
+        examples=["5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"],
+    ),
+]
+Evidence = Literal["analytic", "compiled", "measured"]
+
+
+class ProgressBody(BaseModel):
+    """How far a job is."""
+
+    trials: int
+    best_seconds: float | None
+    gap: float | None
+    remaining_seconds: float | None
+    kernels: int | None = None
+
+
+class JobBody(BaseModel):
+    """A tuning job."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "019ac0f1d2c35e7a9b10",
+                    "state": "running",
+                    "plan_key": "5f70bf18a086007016e948b04aed3b82"
+                    "103a36bea41755b6cddfaf10ace3c6ef",
+                    "progress": {
+                        "trials": 12,
+                        "best_seconds": 0.0107,
+                        "gap": 0.02,
+                        "remaining_seconds": 31.5,
+                        "kernels": 61,
+                    },
+                    "error": None,
+                    "created_at": "2026-11-29T12:00:00Z",
+                    "finished_at": None,
+                    "started_at": "2026-11-29T12:00:01Z",
+                    "target": "cpu",
+                    "title": "encoder.onnx",
+                    "budget_seconds": 60.0,
+                    "budget_trials": 400,
+                    "cancel_requested": False,
+                }
+            ]
+        }
+    )
+
+    id: str
+    state: State
+    plan_key: Sha256
+    progress: ProgressBody
+    error: dict[str, Any] | None
+    created_at: datetime
+    finished_at: datetime | None
+    started_at: datetime | None
+    target: str
+    title: str
+    budget_seconds: float
+    budget_trials: int
+    cancel_requested: bool
+
+    @classmethod
+    def of(cls, job: Job) -> JobBody:
+        """The job as HTTP tells it."""
+        request, progress = job.request, job.progress
+        return cls(
+            id=job.id,
+            state=job.state,
+            plan_key=request.plan_key,
+            progress=ProgressBody(
+                trials=progress.trials,
+                best_seconds=progress.best_seconds,
+                gap=progress.gap,
+                remaining_seconds=progress.remaining_seconds,
+                kernels=progress.kernels,
+            ),
+            error=None if job.error is None else dict(job.error),
+            created_at=job.created_at,
+            finished_at=job.finished_at,
+            started_at=job.started_at,
+            target=request.target,
+            title=request.title,
+            budget_seconds=request.budget_seconds,
+            budget_trials=request.budget_trials,
+            cancel_requested=job.cancel_requested,
+        )

@@ -1,0 +1,141 @@
+"""The application: wiring only."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime
+
+import structlog
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+
+from service import __version__
+from service.api import blobs, devices, health, jobs, openapi, plans, problems
+from service.api.context import Context
+from service.api.requests import RequestMiddleware
+from service.jobs import engine
+from service.jobs.engine import JobQueue
+from service.jobs.planning import Planner
+from service.jobs.submission import Submissions
+from service.jobs.worker import Worker
+from service.settings import Settings
+from service.store import Database, connect, upgrade
+from tuner.runtime.runner import Runner
+
+ROUTERS = (plans.router, blobs.router, jobs.router, devices.router, health.router)
+
+
+def now() -> datetime:
+    """The present moment."""
+    return datetime.now(UTC)
+
+
+def new_id() -> str:
+    """An id that sorts by its moment and cannot be guessed."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(4)}"
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service as an ASGI application; it opens its database when it starts."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(prepare, settings)
+        database = open_database(settings)
+        queue = JobQueue(database)
+        worker = make_worker(settings, database) if settings.worker else None
+        try:
+            if worker is not None:
+                await run_in_threadpool(worker.start)
+            app.state.context = make_context(settings, database, queue)
+            yield
+        finally:
+            if worker is not None:
+                await run_in_threadpool(worker.stop)
+            queue.close()
+            database.close()
+
+    app = FastAPI(
+        title="Fuseplan",
+        version=__version__,
+        description="Fusion plans for tensor graphs: priced, proved, measured, cached.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.add_middleware(RequestMiddleware, max_body_bytes=settings.max_body_bytes)
+    problems.install(app)
+    openapi.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app
+
+
+def prepare(settings: Settings) -> None:
+    """Bring the database's tables, and the job engine's, up to date.
+
+    Raises:
+        StoreUnavailable: the database is locked, full, corrupt ...
+    """
+    upgrade(settings.url, busy_timeout_seconds=settings.busy_timeout_seconds)
+    engine.migrate(settings.url)
+
+
+def open_database(settings: Settings) -> Database:
+    """The database that the settings name."""
+    return connect(settings.url, busy_timeout_seconds=settings.busy_timeout_seconds)
+
+
+def make_context(settings: Settings, database: Database, queue: JobQueue) -> Context:
+    """What the routes work with."""
+    planner = Planner(plan_seconds=settings.plan_seconds)
+    submissions = Submissions(
+        settings=settings,
+        database=database,
+        planner=planner,
+        queue=queue,
+        clock=now,
+        new_id=new_id,
+    )
+    return Context(
+        settings=settings,
+        database=database,
+        submissions=submissions,
+        clock=now,
+    )
+
+
+def make_worker(settings: Settings, database: Database) -> Worker:
+    """A worker for the device that the settings name."""
+    return Worker(
+        settings=settings,
+        database=database,
+        planner=Planner(plan_seconds=settings.plan_seconds),
+        clock=now,
+        open_runner=lambda device: closing(Runner(device)),
+    )
+
+
+def configure_logging(settings: Settings) -> None:
+    """Log lines as JSON for machines, or coloured for people."""
+    renderer: structlog.types.Processor = (
+        structlog.processors.JSONRenderer()
+        if settings.log_format == "json"
+        else structlog.dev.ConsoleRenderer()
+    )
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,336 @@
+"""Domain errors as users see them: one table for HTTP status and exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from service.store.errors import StoreError, StoreUnavailable
+from tuner.errors import TunerError
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+class ServiceError(Exception):
+    """Base of every deliberate error of the service's edge.
+
+    Attributes:
+        code: stable identifier; a row of `PROBLEMS`.
+        where: the parameter, path or record that the error is about.
+        problem: what is wrong there.
+        hint: what the user can do.
+        extra: further members of the problem document.
+        headers: HTTP headers that go with it.
+    """
+
+    code = "unexpected"
+
+    def __init__(
+        self,
+        where: str,
+        problem: str,
+        *,
+        hint: str = "",
+        extra: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.where = where
+        self.problem = problem
+        self.hint = hint
+        self.extra = MappingProxyType(dict(extra or {}))
+        self.headers = MappingProxyType(dict(headers or {}))
+        super().__init__(f"{where}: {problem}" + (f" ({hint})" if hint else ""))
+
+
+class InvalidRequest(ServiceError):
+    """Parameters or body do not keep the schema."""
+
+    code = "invalid-request"
+
+
+class MalformedBody(ServiceError):
+    """The body is not JSON, or is empty."""
+
+    code = "malformed-body"
+
+
+class BodyTooLarge(ServiceError):
+    """The body exceeds the service's limit."""
+
+    code = "body-too-large"
+
+
+class UnsupportedMediaType(ServiceError):
+    """The body's type is none that the route takes."""
+
+    code = "unsupported-media-type"
+
+
+class PlanNotFound(ServiceError):
+    """No plan is stored for the key; `extra["reason"]` says why."""
+
+    code = "plan-not-found"
+
+
+class BlobNotFound(ServiceError):
+    """No public blob has this digest."""
+
+    code = "blob-not-found"
+
+
+class JobNotFound(ServiceError):
+    """No job has this id."""
+
+    code = "job-not-found"
+
+
+class JobEnded(ServiceError):
+    """The job has ended already."""
+
+    code = "job-ended"
+
+
+class DeviceNotFound(ServiceError):
+    """The catalogue has no such device."""
+
+    code = "device-not-found"
+
+
+class WorkerUnavailable(ServiceError):
+    """No worker can take the job."""
+
+    code = "worker-unavailable"
+
+
+class DeviceBusy(ServiceError):
+    """Another worker has the device."""
+
+    code = "device-busy"
+
+
+class UnsafeAddress(ServiceError):
+    """The service may not listen there."""
+
+    code = "unsafe-address"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """How one kind of error is told.
+
+    Attributes:
+        exit_code: of the command line.
+    """
+
+    status: int
+    exit_code: int
+    title: str
+
+
+PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
+    {
+        # the tuner's
+        "invalid-model": Row(status=422, exit_code=4, title="The model is not valid"),
+        "unsupported-model": Row(
+            status=422, exit_code=4, title="The model uses something that is refused"
+        ),
+        "model-too-large": Row(
+            status=413, exit_code=4, title="The model exceeds a limit"
+        ),
+        "unbound-dimensions": Row(
+            status=422, exit_code=2, title="Dimensions of the model have no size"
+        ),
+        "unknown-target": Row(
+            status=422, exit_code=2, title="The target is not in the catalogue"
+        ),
+        "invalid-option": Row(status=422, exit_code=2, title="An option is not valid"),
+        "constraints-unsatisfiable": Row(
+            status=422, exit_code=8, title="Pins or caps leave no legal plan"
+        ),
+        "device-unavailable": Row(
+            status=503, exit_code=5, title="The device is not there"
+        ),
+        "compile-failed": Row(
+            status=500, exit_code=1, title="A compiler refused a generated kernel"
+        ),
+        "kernel-failed": Row(status=500, exit_code=1, title="A kernel failed"),
+        "verification-failed": Row(
+            status=500, exit_code=6, title="Outputs differ from the reference"
+        ),
+        "internal-error": Row(
+            status=500, exit_code=1, title="A promise inside the planner was broken"
+        ),
+        "tuner-error": Row(status=500, exit_code=1, title="The planner failed"),
+        # the store's
+        "store-unavailable": Row(
+            status=503, exit_code=7, title="The database cannot be used"
+        ),
+        "broken-reference": Row(
+            status=500, exit_code=7, title="A stored record names a missing one"
+        ),
+        "store-error": Row(status=500, exit_code=7, title="The database failed"),
+        # the command line's and the client's
+        "bad-argument": Row(
+            status=400, exit_code=2, title="An argument cannot be used as given"
+        ),
+        "cache-miss": Row(status=404, exit_code=3, title="No such plan is stored"),
+        "service-unavailable": Row(
+            status=503, exit_code=7, title="The service gave no usable answer"
+        ),
+        "interrupted": Row(status=499, exit_code=130, title="Interrupted"),
+        # the edge's
+        "invalid-request": Row(status=422, exit_code=2, title="The request is wrong"),
+        "malformed-body": Row(status=400, exit_code=2, title="The body cannot be read"),
+        "body-too-large": Row(status=413, exit_code=4, title="The body is too large"),
+        "unsupported-media-type": Row(
+            status=415, exit_code=2, title="The body has the wrong type"
+        ),
+        "plan-not-found": Row(status=404, exit_code=3, title="There is no such plan"),
+        "blob-not-found": Row(status=404, exit_code=3, title="There is no such blob"),
+        "job-not-found": Row(status=404, exit_code=2, title="There is no such job"),
+        "job-ended": Row(status=409, exit_code=2, title="The job has ended"),
+        "device-not-found": Row(
+            status=404, exit_code=2, title="There is no such device"
+        ),
+        "worker-unavailable": Row(
+            status=503, exit_code=7, title="No worker can take the job"
+        ),
+        "device-busy": Row(
+            status=503, exit_code=5, title="Another worker has the device"
+        ),
+        "unsafe-address": Row(
+            status=500, exit_code=2, title="The address would be open to others"
+        ),
+        "route-not-found": Row(status=404, exit_code=2, title="There is no such page"),
+        "method-not-allowed": Row(
+            status=405, exit_code=2, title="The route does not take this method"
+        ),
+        "http-error": Row(status=400, exit_code=2, title="The request is refused"),
+        "unexpected": Row(
+            status=500, exit_code=1, title="Something unexpected happened"
+        ),
+    }
+)
+"""Every stable code. Rows are added, none is renamed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """An error, ready to be told over HTTP (RFC 9457) or on a terminal.
+
+    Attributes:
+        detail: what is wrong.
+        where: the place that it is about.
+        hint: what to do.
+        instance: the request that it happened in.
+        extra: further members, such as `reason` or `errors`.
+    """
+
+    code: str
+    status: int
+    exit_code: int
+    title: str
+    detail: str
+    where: str = ""
+    hint: str = ""
+    instance: str = ""
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def document(self) -> dict[str, Any]:
+        """The problem+json document."""
+        document: dict[str, Any] = {
+            "type": f"urn:fuseplan:problem:{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            "where": self.where,
+            "hint": self.hint,
+        }
+        if self.instance:
+            document["instance"] = f"urn:fuseplan:request:{self.instance}"
+        return {**document, **self.extra}
+
+
+def problem(  # noqa: PLR0913 - the members of RFC 9457, all by name
+    code: str,
+    detail: str,
+    *,
+    where: str = "",
+    hint: str = "",
+    instance: str = "",
+    status: int | None = None,
+    extra: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Problem:
+    """A problem by its code."""
+    row = PROBLEMS[code]
+    return Problem(
+        code=code,
+        status=row.status if status is None else status,
+        exit_code=row.exit_code,
+        title=row.title,
+        detail=detail,
+        where=where,
+        hint=hint,
+        instance=instance,
+        extra=extra or MappingProxyType({}),
+        headers=headers or MappingProxyType({}),
+    )
+
+
+def problem_of(error: BaseException, *, instance: str = "") -> Problem:
+    """How an error is told; one that nobody expected tells nothing of the inside."""
+    if isinstance(error, ServiceError):
+        return problem(
+            error.code,
+            error.problem,
+            where=error.where,
+            hint=error.hint,
+            instance=instance,
+            extra=error.extra,
+            headers=error.headers,
+        )
+    if isinstance(error, (TunerError, StoreError)):
+        reason = (
+            {"reason": error.reason} if isinstance(error, StoreUnavailable) else None
+        )
+        return problem(
+            error.code,
+            error.problem,
+            where=error.where,
+            hint=error.hint,
+            instance=instance,
+            extra=reason,
+        )
+    return problem(
+        "unexpected",
+        "the service failed in a way that nobody foresaw",
+        where=instance and f"request {instance}",
+        hint="look for this request in the log, and report it",
+        instance=instance,
+    )
+
+
+def invalid(errors: Sequence[Mapping[str, Any]], *, instance: str = "") -> Problem:
+    """Violations of a schema, as pydantic lists them."""
+    told = [
+        {
+            "where": ".".join(map(str, error["loc"])),
+            "problem": str(error["msg"]),
+            "code": str(error["type"]),
+        }
+        for error in errors
+    ]
+    first = told[0] if told else {"where": "request", "problem": "is wrong"}
+    return problem(
+        "invalid-request",
+        first["problem"],
+        where=first["where"],
+        hint="see /openapi.json for what the route takes",
+        instance=instance,
+        extra={"errors": told},
+    )

@@ -1,0 +1,1 @@
+"""Planning and tuning as jobs: submission, workflow, worker."""

@@ -1,0 +1,178 @@
+"""The job engine (DBOS Transact): the only module that imports it.
+
+Jobs are queued in the caller's own transaction, taken up by exactly one worker, and go
+on at the last finished step after a crash. Arguments and results are plain JSON.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from dbos import (
+    DBOS,
+    DBOSClient,
+    DBOSConfig,
+    DBOSPortableJSONSerializer,
+    WorkflowSerializationFormat,
+)
+from sqlalchemy.orm import Session
+
+from service.errors import WorkerUnavailable
+from service.store import Database, devices
+
+APPLICATION: Final = "fuseplan"
+VERSION: Final = "plan-v1"
+"""Pinned: a worker takes up jobs of its own version only. Grows with the workflow."""
+
+WORKFLOW: Final = "tune"
+MAX_RECOVERIES: Final = 3
+QUEUE_POLL_SECONDS: Final = 0.2
+
+Step = Callable[[str, Callable[[], Any]], Any]
+"""Runs a function once, by name: repeated after a crash, it gives the old result."""
+
+
+class Draining(BaseException):
+    """Raised in a workflow to leave it unfinished; it goes on after a restart.
+
+    It is no `Exception`, so that the engine does not take it for the workflow's end.
+    """
+
+
+def migrate(url: str) -> None:
+    """Make the engine's own tables, or bring them up to date."""
+    DBOS.migrate(url)
+
+
+class JobQueue:
+    """Puts jobs in front of workers, wherever they run."""
+
+    def __init__(self, database: Database) -> None:
+        self._client = DBOSClient(
+            system_database_engine=database.writer,
+            serializer=DBOSPortableJSONSerializer(),
+            application_name=APPLICATION,
+            lazy=True,
+            retry_connection_errors=False,
+        )
+
+    def enqueue(self, session: Session, job: str, queue: str) -> None:
+        """Queue a job in the caller's transaction: both are stored, or none."""
+        self._client.enqueue_in_transaction(
+            session,
+            {
+                "workflow_name": WORKFLOW,
+                "queue_name": queue,
+                "workflow_id": job,
+                "app_version": VERSION,
+                "serialization_type": WorkflowSerializationFormat.PORTABLE,
+            },
+            job,
+        )
+
+    def require(self, session: Session, queue: str) -> None:
+        """Check that a worker ever served a queue.
+
+        Raises:
+            WorkerUnavailable: none did, so the job would wait for ever.
+        """
+        served = {queue_ for one in devices.offered(session) for queue_ in one.queues}
+        if queue not in served:
+            raise WorkerUnavailable(
+                f"queue {queue}",
+                "no worker ever offered such a device",
+                hint="start one with `fuseplan worker --device ...`, or ask with mode"
+                " analytic",
+            )
+
+    def cancel(self, job: str) -> None:
+        """Take a job that still waits from its queue."""
+        self._client.cancel_workflow(job)
+
+    def close(self) -> None:
+        """Close connections of its own."""
+        self._client.destroy()
+
+
+class Engine:
+    """Runs queued jobs in this process, one at a time.
+
+    Attributes:
+        job: the job that it works on.
+
+    Args:
+        url: database of the queues.
+        executor: unique and stable name of this worker.
+        queues: which queues it serves.
+        run: does a job, given its id and a way to make steps.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        executor: str,
+        queues: tuple[str, ...],
+        run: Callable[[str, Step], str],
+    ) -> None:
+        self._url = url
+        self._executor = executor
+        self._queues = queues
+        self._run = run
+        self._draining = threading.Event()
+        self._idle = threading.Event()
+        self._idle.set()
+        self.job: str | None = None
+
+    @property
+    def draining(self) -> bool:
+        """Whether jobs should be left at their next step."""
+        return self._draining.is_set()
+
+    def start(self) -> None:
+        """Take up work: first what a crash left behind, then what is queued."""
+        config = DBOSConfig(
+            name=APPLICATION,
+            system_database_url=self._url,
+            application_version=VERSION,
+            executor_id=self._executor,
+            log_level="WARNING",
+            serializer=DBOSPortableJSONSerializer(),
+            notification_listener_polling_interval_sec=1.0,
+        )
+        DBOS(config=config)
+        DBOS.workflow(
+            name=WORKFLOW,
+            max_recovery_attempts=MAX_RECOVERIES,
+            serialization_type=WorkflowSerializationFormat.PORTABLE,
+        )(self._workflow)
+        DBOS.listen_queues(list(self._queues))
+        DBOS.launch()
+        for queue in self._queues:
+            DBOS.register_queue(
+                queue,
+                worker_concurrency=1,
+                polling_interval_sec=QUEUE_POLL_SECONDS,
+            )
+
+    def stop(self, *, patience_seconds: float) -> None:
+        """Leave work at its next step; it goes on when a worker starts again."""
+        self._draining.set()
+        self._idle.wait(patience_seconds)
+        DBOS.destroy(destroy_registry=True)
+
+    def _workflow(self, job: str) -> str:
+        self._idle.clear()
+        self.job = job
+        try:
+            return self._run(job, self._step)
+        finally:
+            self.job = None
+            self._idle.set()
+
+    def _step(self, name: str, function: Callable[[], Any]) -> Any:
+        if self.draining:
+            raise Draining
+        return cast("Any", DBOS.run_step({"name": name}, function))

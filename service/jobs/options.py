@@ -1,0 +1,71 @@
+"""Plan options from the JSON that a request carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tuner.errors import InvalidOption
+from tuner.plan import Options, Pin
+
+_MAX_PINS: Final = 1000
+_MAX_SHAPES: Final = 1000
+
+
+class PinBody(BaseModel):
+    """A wish that two nodes share a kernel, or do not."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    fuse: bool
+    nodes: Annotated[list[str], Field(min_length=2, max_length=2)]
+
+
+class OptionsBody(BaseModel):
+    """What may be asked of a plan; all of it is part of the plan key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    objective: Literal["latency"] = "latency"
+    launch_mode: Literal["stream", "graph"] = "stream"
+    mode: Literal["inference", "training"] = "inference"
+    exactness: Literal["strict", "relaxed"] = "strict"
+    legality: Literal["reference", "full"] | None = Field(
+        default=None, description="by default `reference` for `ideal`, else `full`"
+    )
+    memory_cap_bytes: Annotated[int, Field(gt=0)] | None = None
+    pins: Annotated[list[PinBody], Field(max_length=_MAX_PINS)] = []
+    shapes: Annotated[
+        dict[str, Annotated[int, Field(ge=1, le=2**40)]],
+        Field(max_length=_MAX_SHAPES),
+    ] = {}
+
+
+def read_options(given: Mapping[str, Any], target: str) -> Options:
+    """Options with their defaults; pins still name nodes as the user does.
+
+    Raises:
+        InvalidOption: an option is unknown, or has a value that it cannot have.
+    """
+    try:
+        body = OptionsBody.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(("options", *map(str, first["loc"])))
+        known = ", ".join(OptionsBody.model_fields)
+        raise InvalidOption(where, first["msg"], hint=f"options: {known}") from error
+    return Options(
+        objective=body.objective,
+        launch_mode=body.launch_mode,
+        mode=body.mode,
+        exactness=body.exactness,
+        legality=body.legality or ("reference" if target == "ideal" else "full"),
+        memory_cap_bytes=body.memory_cap_bytes,
+        pins=tuple(
+            Pin(fuse=pin.fuse, nodes=(pin.nodes[0], pin.nodes[1])) for pin in body.pins
+        ),
+        shapes=MappingProxyType(dict(body.shapes)),
+    )

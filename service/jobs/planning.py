@@ -1,0 +1,183 @@
+"""The only door from the service to the planner and the tuning session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from cost_model.device import Device
+from service.jobs.options import read_options
+from service.store.blobs import Blob
+from service.store.jobs import Progress
+from service.store.plans import PlanIdentity, PlanRevision
+from tuner import document, pipeline
+from tuner.errors import InvalidOption
+from tuner.keys import PlanKey
+from tuner.plan import Options, Pin, Plan
+
+Form = Literal["onnx", "json"]
+
+SOURCE_TYPES: Final[Mapping[str, str]] = {
+    "opencl": "text/x-opencl; charset=utf-8",
+    "cuda": "text/x-cuda; charset=utf-8",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a plan is asked for.
+
+    Attributes:
+        data: the model, as handed in.
+        options: options as the request gives them.
+    """
+
+    data: bytes
+    form: Form
+    target: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A question that was understood: model read, dimensions bound, key known."""
+
+    model: pipeline.Model
+    options: Options
+    device: Device
+    key: PlanKey
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """Canonical id -> the names in the model that was handed in."""
+        return {id_: list(names) for id_, names in self.model.names.items()}
+
+    @property
+    def identity(self) -> PlanIdentity:
+        """What the store remembers of the key."""
+        return PlanIdentity(
+            key=self.key.key,
+            graph_hash=self.model.fingerprint,
+            target=self.device.id,
+            parts=self.key.parts,
+            options=document.options_json(self.options),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """Plans questions with the limits of this service.
+
+    Attributes:
+        plan_seconds: time limit of the partition solver.
+    """
+
+    plan_seconds: float
+
+    def prepare(self, question: Question) -> Prepared:
+        """Read a model and find its key; needs no device and no compiler.
+
+        Raises:
+            TunerError: the model, target or an option is refused.
+        """
+        device = pipeline.resolve_target(question.target)
+        options = read_options(question.options, device.id)
+        model = pipeline.load(
+            question.data,
+            question.form,
+            shapes=options.shapes,
+            training=options.mode == "training",
+        )
+        pins = tuple(
+            Pin(
+                fuse=pin.fuse,
+                nodes=(model.node_id(pin.nodes[0]), model.node_id(pin.nodes[1])),
+            )
+            for pin in options.pins
+        )
+        options = replace(options, pins=pins)
+        return Prepared(
+            model=model,
+            options=options,
+            device=device,
+            key=pipeline.plan_key(model, device, options),
+        )
+
+    def analytic(self, prepared: Prepared) -> PlanRevision:
+        """The plan that the cost model alone gives, ready to be stored."""
+        plan = pipeline.make_plan(
+            prepared.model,
+            prepared.device,
+            prepared.options,
+            time_limit_seconds=self.plan_seconds,
+        )
+        return as_revision(plan, prepared.key)
+
+
+def queue_of(device: Device) -> str:
+    """The queue on which jobs for a target wait.
+
+    Raises:
+        InvalidOption: nothing can be measured on this target.
+    """
+    if device.kind == "cpu":
+        return "tune.cpu"
+    if device.kind == "gpu":
+        return f"tune.cuda.{device.architecture}"
+    raise InvalidOption(
+        "mode",
+        f"target {device.id} is no real device and cannot be measured",
+        hint="ask with mode analytic, or choose another target",
+    )
+
+
+def target_of(device: str) -> Device:
+    """The catalogue's device that a worker's device string belongs to.
+
+    Raises:
+        UnknownTarget: nothing of this name can be measured on.
+    """
+    kind = device.partition(":")[0]
+    # The null device answers for the processor, with times that it makes up.
+    return pipeline.resolve_target("cpu" if kind in {"cpu", "null"} else kind)
+
+
+def as_revision(plan: Plan, key: PlanKey, *, job: str | None = None) -> PlanRevision:
+    """A plan as the store keeps it: canonical bytes and everything that they name."""
+    body = document.body(plan, target=dict(key.target), toolchain=dict(key.toolchain))
+    whole = plan.whole.get("plan")
+    objective = plan.partition.objective_seconds
+    sources = {
+        source.digest: Blob.of(source.text.encode(), SOURCE_TYPES[source.language])
+        for kernel in plan.kernels
+        for source in kernel.sources
+    }
+    return PlanRevision(
+        evidence=_evidence(plan),
+        body=document.encode(body),
+        seconds=objective if whole is None else whole.seconds,
+        objective_seconds=objective,
+        bound_seconds=plan.partition.bound_seconds,
+        kernels=len(plan.kernels),
+        blobs=tuple(sources.values()),
+        job=job,
+    )
+
+
+def first_progress(revision: PlanRevision) -> Progress:
+    """Progress of a job that has only an analytic plan."""
+    missing = revision.objective_seconds - revision.bound_seconds
+    whole = revision.objective_seconds
+    return Progress(
+        best_seconds=revision.seconds,
+        gap=max(0.0, missing / whole) if whole > 0 else 0.0,
+        kernels=revision.kernels,
+    )
+
+
+def _evidence(plan: Plan) -> Literal["analytic", "compiled", "measured"]:
+    text = str(plan.evidence)
+    if text == "measured":
+        return "measured"
+    return "compiled" if text == "compiled" else "analytic"

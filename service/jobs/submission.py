@@ -1,0 +1,275 @@
+"""From a request to an answer: look up first, plan if needed, queue if asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from sqlalchemy.orm import Session
+
+from service.jobs.planning import (
+    Planner,
+    Prepared,
+    Question,
+    first_progress,
+    queue_of,
+)
+from service.settings import Settings
+from service.store import Database, blobs, graphs, jobs, plans
+from service.store.blobs import Blob
+from service.store.graphs import StoredGraph
+from service.store.jobs import Job, JobRequest
+from service.store.plans import StoredPlan
+
+Mode = Literal["analytic", "tuned"]
+
+
+class Queue(Protocol):
+    """Where jobs are put for a worker to find."""
+
+    def enqueue(self, session: Session, job: str, queue: str) -> None:
+        """Queue a job in the caller's transaction."""
+
+    def require(self, session: Session, queue: str) -> None:
+        """Raise `WorkerUnavailable` when no worker ever served a queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A question, and how much may be spent on it.
+
+    Attributes:
+        title: how the submitter calls the model, for people only.
+    """
+
+    question: Question
+    mode: Mode
+    budget_seconds: float
+    budget_trials: int
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a submitter gets.
+
+    Attributes:
+        names: canonical id -> names in the model that was handed in.
+        job: the job that tunes it, if one does.
+        cached: whether the plan was stored before.
+    """
+
+    plan: StoredPlan
+    names: Mapping[str, list[str]]
+    job: Job | None
+    cached: bool
+
+    @property
+    def state(self) -> str:
+        """State of the job that tunes it, or `ready`."""
+        return "ready" if self.job is None else self.job.state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is remembered of a request body: enough to answer without reading it."""
+
+    key: str
+    names: Mapping[str, list[str]]
+
+
+class Submissions:
+    """Answers submissions; safe to use from many threads.
+
+    Args:
+        clock: gives the present moment.
+        new_id: gives an id that sorts by its moment.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        database: Database,
+        planner: Planner,
+        queue: Queue,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._database = database
+        self._planner = planner
+        self._queue = queue
+        self._clock = clock
+        self._new_id = new_id
+        self._memo = Memo(settings.memo_entries)
+        self._flights = Flights()
+
+    def submit(self, ask: Ask) -> Answer:
+        """Answer a question from the store, or plan it and store the plan.
+
+        Raises:
+            TunerError: the model, target or an option is refused.
+            StoreUnavailable: the database cannot be used.
+            WorkerUnavailable: nobody can tune for this target.
+        """
+        fingerprint = body_fingerprint(ask.question)
+        known = self._memo.get(fingerprint)
+        if known is not None:
+            answer = self._stored(ask, known)
+            if answer is not None:
+                return answer
+        prepared = self._planner.prepare(ask.question)
+        known = Known(key=prepared.key.key, names=prepared.names)
+        self._memo.put(fingerprint, known)
+        with self._flights.alone(known.key):
+            answer = self._stored(ask, known)
+            return answer or self._planned(ask, prepared, known)
+
+    def refreshed(self, answer: Answer) -> Answer:
+        """The same answer as things stand now."""
+        if answer.job is None:
+            return answer
+        with self._database.read() as session:
+            job = jobs.find(session, answer.job.id)
+            plan = plans.find(session, answer.plan.pointer.key)
+        running = job if job is not None and job.active else None
+        return Answer(
+            plan=plan or answer.plan, names=answer.names, job=running, cached=False
+        )
+
+    def _stored(self, ask: Ask, known: Known) -> Answer | None:
+        """The answer that the store alone can give."""
+        with self._database.read() as session:
+            plan = plans.find(session, known.key)
+            if plan is None:
+                return None
+            job = jobs.active(session, known.key)
+        tuned = plan.pointer.evidence == "measured"
+        if ask.mode == "analytic" or tuned or job is not None:
+            return Answer(plan=plan, names=known.names, job=job, cached=True)
+        return None
+
+    def _planned(self, ask: Ask, prepared: Prepared, known: Known) -> Answer:
+        queue = queue_of(prepared.device) if ask.mode == "tuned" else None
+        if queue is not None:
+            with self._database.read() as session:
+                self._queue.require(session, queue)
+        revision = self._planner.analytic(prepared)
+        now = self._clock()
+        with self._database.write() as session:
+            graphs.put(session, _graph(prepared, ask.title, now))
+            plans.register(session, prepared.identity, now=now)
+            plans.publish(session, known.key, revision, now=now)
+            if queue is not None:
+                model = _input(ask.question)
+                blobs.put(session, (model,), now=now)
+                request = self._request(ask, prepared, queue, model.digest)
+                progress = first_progress(revision)
+                made = jobs.create(session, request, now=now, progress=progress)
+                if made is not None:
+                    self._queue.enqueue(session, made.id, queue)
+            plan = plans.find(session, known.key)
+            job = jobs.active(session, known.key)
+        assert plan is not None, "a published plan can be found"
+        return Answer(plan=plan, names=known.names, job=job, cached=False)
+
+    def _request(
+        self, ask: Ask, prepared: Prepared, queue: str, input_digest: str
+    ) -> JobRequest:
+        return JobRequest(
+            id=self._new_id(),
+            plan_key=prepared.key.key,
+            graph_hash=prepared.model.fingerprint,
+            target=prepared.device.id,
+            queue=queue,
+            title=ask.title,
+            input_digest=input_digest,
+            input_form=ask.question.form,
+            options=ask.question.options,
+            names=prepared.names,
+            budget_seconds=ask.budget_seconds,
+            budget_trials=ask.budget_trials,
+        )
+
+
+class Memo:
+    """The last request bodies and their keys, in this process."""
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, fingerprint: str) -> Known | None:
+        """What is known of a body, and mark it as used."""
+        with self._lock:
+            known = self._known.get(fingerprint)
+            if known is not None:
+                self._known.move_to_end(fingerprint)
+            return known
+
+    def put(self, fingerprint: str, known: Known) -> None:
+        """Remember a body; the one that was not used for longest is forgotten."""
+        with self._lock:
+            self._known[fingerprint] = known
+            self._known.move_to_end(fingerprint)
+            while len(self._known) > self._entries:
+                self._known.popitem(last=False)
+
+
+class Flights:
+    """One planner per key: equal requests wait for the first one's plan."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flying: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Hold a key; others that want it wait."""
+        with self._lock:
+            lock, waiting = self._flying.get(key, (threading.Lock(), 0))
+            self._flying[key] = (lock, waiting + 1)
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                lock, waiting = self._flying.pop(key)
+                if waiting > 1:
+                    self._flying[key] = (lock, waiting - 1)
+
+
+def body_fingerprint(question: Question) -> str:
+    """Identity of a request's bytes: equal bytes have equal keys and names."""
+    head: dict[str, Any] = {
+        "form": question.form,
+        "target": question.target,
+        "options": question.options,
+    }
+    hashed = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    hashed.update(b"\0")
+    hashed.update(question.data)
+    return hashed.hexdigest()
+
+
+def _input(question: Question) -> Blob:
+    types = {"onnx": "application/onnx", "json": "application/json"}
+    return Blob.of(question.data, types[question.form], public=False)
+
+
+def _graph(prepared: Prepared, title: str, now: datetime) -> StoredGraph:
+    return StoredGraph(
+        hash=prepared.model.fingerprint,
+        title=title,
+        nodes=len(prepared.model.graph.nodes),
+        tensors=len(prepared.model.graph.types),
+        created_at=now,
+    )

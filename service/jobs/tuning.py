@@ -1,0 +1,164 @@
+"""The tune workflow: propose, measure, observe, store, until nothing is left to try.
+
+Everything between two steps is a function of the job and of the steps' results, so the
+workflow can be repeated after a crash: finished steps give their old results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import structlog
+
+from service.errors import problem_of
+from service.jobs.planning import Planner
+from service.jobs.session import (
+    Tuning,
+    open_tuning,
+    stored_kernels,
+    stored_measurements,
+)
+from service.store import Database, blobs, jobs, kernels, measurements, plans
+from service.store.errors import BrokenReference
+from service.store.jobs import EventDraft
+from tuner.errors import TunerError
+from tuner.runtime.runner import Runner
+
+log = structlog.get_logger(__name__)
+
+Json = dict[str, Any]
+Ending = Literal["succeeded", "partial", "failed", "cancelled"]
+
+Step = Callable[[str, Callable[[], Any]], Any]
+"""Runs a function once, by name: repeated after a crash, it gives the old result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneWorkflow:
+    """Does one job.
+
+    Attributes:
+        open_runner: starts the process that measures, for as long as one job lasts.
+        clock: gives the present moment.
+    """
+
+    database: Database
+    planner: Planner
+    open_runner: Callable[[], AbstractContextManager[Runner]]
+    clock: Callable[[], datetime]
+
+    def run(self, job_id: str, step: Step) -> str:
+        """Tune until the session ends, the budget is spent or a user cancels.
+
+        Returns:
+            The state in which the job ended.
+        """
+        try:
+            return self._run(job_id, step)
+        except Exception as error:
+            # The top loop of a worker: a job may fail, its worker goes on.
+            if not isinstance(error, TunerError):
+                log.exception("job failed", job=job_id)
+            told = problem_of(error, instance=job_id).document()
+            return str(step("fail", lambda: self._end(job_id, "failed", error=told)))
+
+    def _run(self, job_id: str, step: Step) -> str:
+        begun = step("begin", lambda: self._begin(job_id))
+        if begun["state"] != "running":
+            return str(begun["state"])
+        tuning = self._open(job_id, begun["known_until"])
+        with self.open_runner() as runner:
+            while (batch := tuning.propose()) is not None:
+                told = step("measure", self._measuring(tuning, batch, runner))
+                if told["cancelled"]:
+                    return str(step("cancel", lambda: self._end(job_id, "cancelled")))
+                events = tuning.observe(batch, told["results"])
+                step("store", self._storing(tuning, batch, told["results"], events))
+        return str(step("finish", lambda: self._finish(tuning)))
+
+    def _begin(self, job_id: str) -> Json:
+        with self.database.write() as session:
+            job = jobs.start(session, job_id, now=self.clock())
+            if job is None:
+                ended = jobs.find(session, job_id)
+                return {"state": "cancelled" if ended is None else ended.state}
+            return {"state": "running", "known_until": measurements.last_id(session)}
+
+    def _open(self, job_id: str, known_until: int) -> Tuning:
+        with self.database.read() as session:
+            job = jobs.find(session, job_id)
+            assert job is not None, "a begun job is stored"
+            model = blobs.find(session, job.request.input_digest)
+            known = measurements.known(session, job.request.target, until=known_until)
+        if model is None:
+            raise BrokenReference(f"job {job_id}", "its model is not stored")
+        return open_tuning(self.planner, job.request, model.content, known)
+
+    def _measuring(
+        self, tuning: Tuning, batch: Json, runner: Runner
+    ) -> Callable[[], Json]:
+        def measure() -> Json:
+            with self.database.read() as session:
+                job = jobs.find(session, tuning.job.id)
+            if job is None or job.cancel_requested:
+                return {"cancelled": True, "results": []}
+            return {"cancelled": False, "results": tuning.measure(batch, runner)}
+
+        return measure
+
+    def _storing(
+        self,
+        tuning: Tuning,
+        batch: Json,
+        results: list[Json],
+        events: tuple[EventDraft, ...],
+    ) -> Callable[[], None]:
+        def store() -> None:
+            now = self.clock()
+            job = tuning.job
+            number = batch["index"] + 1
+            with self.database.write() as session:
+                if not jobs.advance(
+                    session, job.id, batch=number, progress=tuning.progress()
+                ):
+                    return
+                kernels.put(session, stored_kernels(events), now=now)
+                measurements.add(
+                    session, stored_measurements(job, batch, results), now=now
+                )
+                jobs.append(session, job.id, events, now=now)
+
+        return store
+
+    def _finish(self, tuning: Tuning) -> str:
+        revision = tuning.revision()
+        now = self.clock()
+        job_id, key = tuning.job.id, tuning.job.plan_key
+        with self.database.write() as session:
+            if revision is not None:
+                plans.publish(session, key, revision, now=now)
+            best = plans.pointer(session, key)
+            assert best is not None, "a job begins with an analytic plan"
+            jobs.settle(session, job_id, tuning.progress(), kernels=best.kernels)
+        summary = {"digest": best.digest, "evidence": best.evidence}
+        return self._end(
+            job_id, "partial" if revision is None else "succeeded", summary=summary
+        )
+
+    def _end(
+        self,
+        job_id: str,
+        ending: Ending,
+        *,
+        error: Json | None = None,
+        summary: Json | None = None,
+    ) -> str:
+        with self.database.write() as session:
+            job = jobs.finish(
+                session, job_id, ending, now=self.clock(), error=error, summary=summary
+            )
+        return ending if job is None else job.state

@@ -1,0 +1,117 @@
+"""Content-addressed bytes: plan bodies, kernel sources, submitted models."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, LargeBinary, String, select
+from sqlalchemy.orm import Mapped, Session, deferred, mapped_column
+
+from service.store.base import Base
+from service.store.errors import BrokenReference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """Immutable bytes under their SHA-256.
+
+    Attributes:
+        digest: 64 hexadecimal digits.
+        public: whether anybody who knows the digest may read it; submitted models
+            are not public.
+    """
+
+    digest: str
+    media_type: str
+    content: bytes
+    public: bool = True
+
+    @classmethod
+    def of(cls, content: bytes, media_type: str, *, public: bool = True) -> Blob:
+        """The blob of some bytes."""
+        digest = hashlib.sha256(content).hexdigest()
+        return cls(digest=digest, media_type=media_type, content=content, public=public)
+
+
+class BlobRow(Base):
+    """Table `blobs`."""
+
+    __tablename__ = "blobs"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    media_type: Mapped[str] = mapped_column(String(100))
+    size_bytes: Mapped[int]
+    public: Mapped[bool]
+    created_at: Mapped[datetime]
+    content: Mapped[bytes] = deferred(mapped_column(LargeBinary, nullable=False))
+
+
+class BlobLinkRow(Base):
+    """Table `blob_links`: a blob that names another keeps it alive."""
+
+    __tablename__ = "blob_links"
+
+    parent: Mapped[str] = mapped_column(ForeignKey("blobs.digest"), primary_key=True)
+    child: Mapped[str] = mapped_column(ForeignKey("blobs.digest"), primary_key=True)
+
+
+def put(session: Session, blobs: Iterable[Blob], *, now: datetime) -> None:
+    """Store blobs; those that are there already stay as they are."""
+    wanted = {blob.digest: blob for blob in blobs}
+    held = set(
+        session.scalars(select(BlobRow.digest).where(BlobRow.digest.in_(wanted)))
+    )
+    for digest, blob in wanted.items():
+        if digest in held:
+            continue
+        session.add(
+            BlobRow(
+                digest=digest,
+                media_type=blob.media_type,
+                size_bytes=len(blob.content),
+                public=blob.public,
+                created_at=now,
+                content=blob.content,
+            )
+        )
+    session.flush()
+
+
+def link(session: Session, parent: str, children: Iterable[str]) -> None:
+    """Record that the blob `parent` names the blobs `children`.
+
+    Raises:
+        BrokenReference: a named blob is not stored.
+    """
+    wanted = set(children)
+    held = set(
+        session.scalars(select(BlobRow.digest).where(BlobRow.digest.in_(wanted)))
+    )
+    if missing := sorted(wanted - held):
+        raise BrokenReference(f"blob {parent}", f"names {missing[0]}, not stored")
+    known = set(
+        session.scalars(select(BlobLinkRow.child).where(BlobLinkRow.parent == parent))
+    )
+    for child in sorted(wanted - known):
+        session.add(BlobLinkRow(parent=parent, child=child))
+    session.flush()
+
+
+def find(session: Session, digest: str) -> Blob | None:
+    """The blob of this digest, public or not."""
+    row = session.execute(
+        select(
+            BlobRow.digest, BlobRow.media_type, BlobRow.content, BlobRow.public
+        ).where(BlobRow.digest == digest)
+    ).first()
+    if row is None:
+        return None
+    return Blob(
+        digest=row.digest,
+        media_type=row.media_type,
+        content=row.content,
+        public=row.public,
+    )

@@ -1,0 +1,160 @@
+"""One database: connections, transactions, and its troubles by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from service.store.errors import Reason, StoreUnavailable
+from service.store.filesystem import network_file_system
+
+_SQLITE: Final[dict[int, Reason]] = {
+    5: "locked",  # SQLITE_BUSY
+    6: "locked",  # SQLITE_LOCKED
+    8: "read-only",  # SQLITE_READONLY
+    10: "full",  # SQLITE_IOERR: in practice a full or failing disk
+    11: "corrupt",  # SQLITE_CORRUPT
+    13: "full",  # SQLITE_FULL
+    14: "missing",  # SQLITE_CANTOPEN
+    26: "corrupt",  # SQLITE_NOTADB
+}
+"""SQLite's primary result codes (sqlite.org/rescode.html) as our reasons."""
+
+_BEGIN: Final = "fuseplan_begin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """A place that keeps plans.
+
+    Attributes:
+        reader: engine whose transactions only read.
+        writer: the same connections; on SQLite its transactions take the write lock
+            at once, so that they cannot fail half-way because another one wrote.
+        location: what a message calls the database.
+    """
+
+    reader: Engine
+    writer: Engine
+    location: str
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session that sees one moment of the database and changes nothing.
+
+        Raises:
+            StoreUnavailable: the database is locked, corrupt, gone ...
+        """
+        with self._explained(), Session(self.reader, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A session that is stored as a whole at the end, or not at all.
+
+        Raises:
+            StoreUnavailable: the database is locked, full, read-only ...
+        """
+        with (
+            self._explained(),
+            Session(self.writer, expire_on_commit=False) as session,
+            session.begin(),
+        ):
+            yield session
+
+    def check(self) -> None:
+        """Raise `StoreUnavailable` when the database cannot be read."""
+        with self.read() as session:
+            session.execute(text("SELECT 1"))
+
+    def close(self) -> None:
+        """Close all connections; the database can be opened again."""
+        self.writer.dispose()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise explain(error, self.location) from error
+
+
+def connect(url: str, *, busy_timeout_seconds: float = 5.0) -> Database:
+    """Open a database; a SQLite file and its folder are made when missing.
+
+    Raises:
+        StoreUnavailable: the folder cannot be made, or lies on a network disk.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        engine = create_engine(parsed, pool_pre_ping=True)
+        location = parsed.render_as_string(hide_password=True)
+        return Database(reader=engine, writer=engine, location=location)
+    location = _prepare_file(parsed)
+    engine = create_engine(parsed, connect_args={"check_same_thread": False})
+    event.listen(engine, "connect", _on_connect(busy_timeout_seconds))
+    event.listen(engine, "begin", _on_begin)
+    writer = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+    return Database(reader=engine, writer=writer, location=location)
+
+
+def explain(error: DBAPIError, location: str) -> StoreUnavailable:
+    """Say which known trouble a database error is; re-raise a fault of ours.
+
+    Raises:
+        DBAPIError: the error is none of the known troubles.
+    """
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    text_ = str(error.orig)
+    if code is None:
+        if error.connection_invalidated or "connection" in text_.lower():
+            return StoreUnavailable(location, "unreachable", text_)
+        raise error
+    if "no such table" in text_ or "no such column" in text_:
+        return StoreUnavailable(location, "outdated", text_)
+    reason = _SQLITE.get(code & 0xFF)
+    if reason is None:
+        raise error
+    return StoreUnavailable(location, reason, text_)
+
+
+def _prepare_file(url: URL) -> str:
+    if not url.database or url.database == ":memory:":
+        msg = "an in-memory database cannot be shared between threads"
+        raise StoreUnavailable(str(url), "missing", msg)
+    path = Path(url.database).absolute()
+    kind = network_file_system(path)
+    if kind:
+        raise StoreUnavailable(str(path), "network-file-system", f"it is on {kind}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreUnavailable(str(path), "missing", str(error)) from error
+    return str(path)
+
+
+def _on_connect(busy_timeout_seconds: float) -> Any:
+    def prepare(connection: Any, _record: object) -> None:
+        # Transactions are begun by `_on_begin`; the driver must not add its own.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout_seconds * 1000)}")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.close()
+
+    return prepare
+
+
+def _on_begin(connection: Connection) -> None:
+    statement = connection.get_execution_options().get(_BEGIN, "BEGIN")
+    connection.exec_driver_sql(statement)

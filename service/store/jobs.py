@@ -1,0 +1,479 @@
+"""Tuning jobs: what was asked, how far they are, and how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from sqlalchemy import ForeignKey, Index, String, func, select, text, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from service.store.base import Base
+
+State = Literal["queued", "running", "succeeded", "partial", "failed", "cancelled"]
+
+ACTIVE: Final[tuple[State, ...]] = ("queued", "running")
+"""States in which a job may still find something."""
+
+STATES: Final[tuple[State, ...]] = (
+    "queued",
+    "running",
+    "succeeded",
+    "partial",
+    "failed",
+    "cancelled",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a job is.
+
+    Attributes:
+        trials: measurements made.
+        best_seconds: best time of the whole plan so far, predicted until measured.
+        gap: greatest relative distance from the optimum.
+        remaining_seconds: at most how long it will still take.
+        kernels: kernels of the best plan so far.
+    """
+
+    trials: int = 0
+    best_seconds: float | None = None
+    gap: float | None = None
+    remaining_seconds: float | None = None
+    kernels: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What a job was asked to do; it never changes.
+
+    Attributes:
+        queue: on which queue of workers it waits.
+        title: how the submitter's model calls itself, for people only.
+        input_digest: blob of the submitted model.
+        input_form: `onnx` or `json`.
+        options: options of the plan, JSON-ready.
+        names: canonical id -> the names in the submitted model.
+    """
+
+    id: str
+    plan_key: str
+    graph_hash: str
+    target: str
+    queue: str
+    title: str
+    input_digest: str
+    input_form: Literal["onnx", "json"]
+    options: Mapping[str, Any]
+    names: Mapping[str, Any]
+    budget_seconds: float
+    budget_trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as it stands now.
+
+    Attributes:
+        error: problem+json of a failed job.
+        batches: how many batches of measurements are stored.
+        cancel_requested: whether it ends after the batch in flight.
+    """
+
+    request: JobRequest
+    state: State
+    progress: Progress
+    batches: int
+    cancel_requested: bool
+    error: Mapping[str, Any] | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def id(self) -> str:
+        """Identity of the job."""
+        return self.request.id
+
+    @property
+    def active(self) -> bool:
+        """Whether it may still find something."""
+        return self.state in ACTIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened in a job; numbers count from 1 without holes."""
+
+    job: str
+    number: int
+    type: str
+    data: Mapping[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventDraft:
+    """An event before it has a number."""
+
+    type: str
+    data: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class JobRow(Base):
+    """Table `jobs`."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index(
+            "uq_jobs_active_plan_key",
+            "plan_key",
+            unique=True,
+            sqlite_where=text("state IN ('queued', 'running')"),
+            postgresql_where=text("state IN ('queued', 'running')"),
+        ),
+        Index(None, "created_at", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    plan_key: Mapped[str] = mapped_column(ForeignKey("plans.key"), index=True)
+    graph_hash: Mapped[str] = mapped_column(ForeignKey("graphs.hash"))
+    target: Mapped[str] = mapped_column(String(100))
+    queue: Mapped[str] = mapped_column(String(100))
+    title: Mapped[str] = mapped_column(String(200))
+    input_digest: Mapped[str] = mapped_column(ForeignKey("blobs.digest"))
+    input_form: Mapped[str] = mapped_column(String(10))
+    options: Mapped[dict[str, Any]]
+    names: Mapped[dict[str, Any]]
+    budget_seconds: Mapped[float]
+    budget_trials: Mapped[int]
+    state: Mapped[str] = mapped_column(String(20), index=True)
+    trials: Mapped[int]
+    best_seconds: Mapped[float | None]
+    gap: Mapped[float | None]
+    remaining_seconds: Mapped[float | None]
+    kernels: Mapped[int | None]
+    batches: Mapped[int]
+    cancel_requested: Mapped[bool]
+    error: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+class EventRow(Base):
+    """Table `job_events`."""
+
+    __tablename__ = "job_events"
+
+    job: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    type: Mapped[str] = mapped_column(String(20))
+    data: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+def create(
+    session: Session,
+    request: JobRequest,
+    *,
+    now: datetime,
+    progress: Progress | None = None,
+) -> Job | None:
+    """Queue a job, or give None when one for the same plan key is active."""
+    progress = progress or Progress()
+    row = JobRow(
+        id=request.id,
+        plan_key=request.plan_key,
+        graph_hash=request.graph_hash,
+        target=request.target,
+        queue=request.queue,
+        title=request.title[:200],
+        input_digest=request.input_digest,
+        input_form=request.input_form,
+        options=dict(request.options),
+        names=dict(request.names),
+        budget_seconds=request.budget_seconds,
+        budget_trials=request.budget_trials,
+        state="queued",
+        trials=progress.trials,
+        best_seconds=progress.best_seconds,
+        gap=progress.gap,
+        remaining_seconds=progress.remaining_seconds,
+        kernels=progress.kernels,
+        batches=0,
+        cancel_requested=False,
+        error=None,
+        created_at=now,
+        started_at=None,
+        finished_at=None,
+    )
+    if active(session, request.plan_key) is not None:
+        return None
+    try:
+        with session.begin_nested():
+            session.add(row)
+    except IntegrityError:
+        if active(session, request.plan_key) is None:
+            raise
+        return None
+    append(session, request.id, (EventDraft(type="state", data=_state(row)),), now=now)
+    return _job(row)
+
+
+def find(session: Session, id_: str) -> Job | None:
+    """The job of this id."""
+    row = session.get(JobRow, id_, populate_existing=True)
+    return None if row is None else _job(row)
+
+
+def active(session: Session, plan_key: str) -> Job | None:
+    """The queued or running job for a plan key."""
+    row = session.scalars(
+        select(JobRow).where(JobRow.plan_key == plan_key, JobRow.state.in_(ACTIVE))
+    ).first()
+    return None if row is None else _job(row)
+
+
+def latest(session: Session, plan_key: str) -> Job | None:
+    """The job that was last made for a plan key, in any state."""
+    row = session.scalars(
+        select(JobRow)
+        .where(JobRow.plan_key == plan_key)
+        .order_by(JobRow.created_at.desc(), JobRow.id.desc())
+        .limit(1)
+    ).first()
+    return None if row is None else _job(row)
+
+
+def page(
+    session: Session,
+    *,
+    state: State | None = None,
+    before: str | None = None,
+    limit: int = 50,
+) -> tuple[Job, ...]:
+    """Jobs, the newest first.
+
+    Args:
+        state: only jobs in this state.
+        before: id of a job; only older ones are given.
+    """
+    query = select(JobRow).order_by(JobRow.created_at.desc(), JobRow.id.desc())
+    if state is not None:
+        query = query.where(JobRow.state == state)
+    if before is not None and (last := session.get(JobRow, before)) is not None:
+        query = query.where(
+            (JobRow.created_at < last.created_at)
+            | ((JobRow.created_at == last.created_at) & (JobRow.id < last.id))
+        )
+    return tuple(map(_job, session.scalars(query.limit(limit))))
+
+
+def count(session: Session) -> Mapping[State, int]:
+    """How many jobs there are in each state."""
+    rows = session.execute(
+        select(JobRow.state, func.count()).group_by(JobRow.state)
+    ).all()
+    found: dict[str, int] = dict(row.tuple() for row in rows)
+    return {state: found.get(state, 0) for state in STATES}
+
+
+def start(session: Session, id_: str, *, now: datetime) -> Job | None:
+    """Take a queued job up; a running one goes on (its worker came back).
+
+    Returns:
+        The job, or None when it has ended or nobody knows it.
+    """
+    row = session.get(JobRow, id_)
+    if row is None or row.state not in ACTIVE:
+        return None
+    if row.state == "queued":
+        row.state = "running"
+        row.started_at = now
+        append(session, id_, (EventDraft(type="state", data=_state(row)),), now=now)
+    return _job(row)
+
+
+def advance(session: Session, id_: str, *, batch: int, progress: Progress) -> bool:
+    """Record that a batch is stored; False when it was already.
+
+    A worker that was killed between the commit and its own note of it repeats the
+    batch's end; this is what makes the repetition harmless.
+    """
+    changed = session.execute(
+        update(JobRow)
+        .where(JobRow.id == id_, JobRow.batches < batch)
+        .values(
+            batches=batch,
+            trials=progress.trials,
+            best_seconds=progress.best_seconds,
+            gap=progress.gap,
+            remaining_seconds=progress.remaining_seconds,
+        )
+    )
+    return bool(changed.rowcount)  # type: ignore[attr-defined]
+
+
+def settle(
+    session: Session, id_: str, progress: Progress, *, kernels: int | None = None
+) -> None:
+    """Record the last progress of a job, and the kernels of its best plan."""
+    row = session.get(JobRow, id_, populate_existing=True)
+    if row is None:
+        return
+    row.trials = progress.trials
+    row.best_seconds = progress.best_seconds
+    row.gap = progress.gap
+    row.kernels = kernels or row.kernels
+    session.flush()
+
+
+def finish(
+    session: Session,
+    id_: str,
+    state: Literal["succeeded", "partial", "failed", "cancelled"],
+    *,
+    now: datetime,
+    error: Mapping[str, Any] | None = None,
+    summary: Mapping[str, Any] | None = None,
+) -> Job | None:
+    """End an active job; a job that has ended stays as it is.
+
+    Args:
+        error: problem+json, for a failed job.
+        summary: what the `done` event says besides the state.
+    """
+    row = session.get(JobRow, id_, populate_existing=True)
+    if row is None or row.state not in ACTIVE:
+        return None if row is None else _job(row)
+    row.state = state
+    row.finished_at = now
+    row.remaining_seconds = 0.0
+    row.error = None if error is None else dict(error)
+    done = {**_state(row), **(summary or {})}
+    append(
+        session,
+        id_,
+        (
+            EventDraft(type="state", data=_state(row)),
+            EventDraft(type="done", data=done),
+        ),
+        now=now,
+    )
+    return _job(row)
+
+
+def request_cancel(session: Session, id_: str, *, now: datetime) -> Job | None:
+    """Cancel a queued job at once, a running one after the batch in flight."""
+    row = session.get(JobRow, id_)
+    if row is None:
+        return None
+    if row.state == "queued":
+        return finish(session, id_, "cancelled", now=now)
+    if row.state == "running":
+        row.cancel_requested = True
+        session.flush()
+    return _job(row)
+
+
+def append(
+    session: Session, id_: str, drafts: tuple[EventDraft, ...], *, now: datetime
+) -> None:
+    """Add events to a job; they get the next numbers."""
+    last = session.scalar(select(func.max(EventRow.number)).where(EventRow.job == id_))
+    session.add_all(
+        EventRow(
+            job=id_,
+            number=(last or 0) + position,
+            type=draft.type,
+            data=dict(draft.data),
+            created_at=now,
+        )
+        for position, draft in enumerate(drafts, start=1)
+    )
+    session.flush()
+
+
+def events(
+    session: Session,
+    id_: str,
+    *,
+    after: int = 0,
+    types: tuple[str, ...] = (),
+    limit: int = 500,
+) -> tuple[Event, ...]:
+    """Events of a job in order.
+
+    Args:
+        after: only events with a greater number.
+        types: only these types; empty means all.
+    """
+    query = (
+        select(EventRow)
+        .where(EventRow.job == id_, EventRow.number > after)
+        .order_by(EventRow.number)
+        .limit(limit)
+    )
+    if types:
+        query = query.where(EventRow.type.in_(types))
+    return tuple(
+        Event(
+            job=row.job,
+            number=row.number,
+            type=row.type,
+            data=row.data,
+            created_at=row.created_at,
+        )
+        for row in session.scalars(query)
+    )
+
+
+def _state(row: JobRow) -> Mapping[str, Any]:
+    return {
+        "state": row.state,
+        "plan_key": row.plan_key,
+        "trials": row.trials,
+        "best_seconds": row.best_seconds,
+        "gap": row.gap,
+        "error": row.error,
+    }
+
+
+def _job(row: JobRow) -> Job:
+    request = JobRequest(
+        id=row.id,
+        plan_key=row.plan_key,
+        graph_hash=row.graph_hash,
+        target=row.target,
+        queue=row.queue,
+        title=row.title,
+        input_digest=row.input_digest,
+        input_form="json" if row.input_form == "json" else "onnx",
+        options=row.options,
+        names=row.names,
+        budget_seconds=row.budget_seconds,
+        budget_trials=row.budget_trials,
+    )
+    return Job(
+        request=request,
+        state=next(state for state in STATES if state == row.state),
+        progress=Progress(
+            trials=row.trials,
+            best_seconds=row.best_seconds,
+            gap=row.gap,
+            remaining_seconds=row.remaining_seconds,
+            kernels=row.kernels,
+        ),
+        batches=row.batches,
+        cancel_requested=row.cancel_requested,
+        error=row.error,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )

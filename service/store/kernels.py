@@ -1,0 +1,46 @@
+"""Kernels that were ever measured, by their name-free fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import String, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from service.store.base import Base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredKernel:
+    """A kernel's own small graph, whatever its place in whichever model."""
+
+    fingerprint: str
+    family: str
+
+
+class KernelRow(Base):
+    """Table `kernels`."""
+
+    __tablename__ = "kernels"
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    family: Mapped[str] = mapped_column(String(30))
+    created_at: Mapped[datetime]
+
+
+def put(session: Session, kernels: Iterable[StoredKernel], *, now: datetime) -> None:
+    """Remember kernels; those known already stay as they are."""
+    wanted = {kernel.fingerprint: kernel for kernel in kernels}
+    held = set(
+        session.scalars(
+            select(KernelRow.fingerprint).where(KernelRow.fingerprint.in_(wanted))
+        )
+    )
+    session.add_all(
+        KernelRow(fingerprint=fingerprint, family=kernel.family, created_at=now)
+        for fingerprint, kernel in wanted.items()
+        if fingerprint not in held
+    )
+    session.flush()

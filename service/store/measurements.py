@@ -1,0 +1,141 @@
+"""Measurements of kernels and whole plans: all samples, not only the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, String, func, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from service.store.base import Base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMeasurement:
+    """One verified and timed run of a kernel under a schedule, or its failure.
+
+    Attributes:
+        subject: what makes two measurements comparable: kernel, schedule, toolchain.
+        kernel: fingerprint of the kernel; None for a whole plan.
+        device: catalogue id of the target it was made for.
+        seconds: median of the samples; None when it failed.
+        samples: every timed run, in seconds, in order.
+        failure: empty, or the kind of failure.
+        result: what the tuner said, as it wants it back.
+    """
+
+    job: str | None
+    subject: str
+    kernel: str | None
+    device: str
+    schedule: Mapping[str, Any]
+    seconds: float | None
+    low_seconds: float | None
+    high_seconds: float | None
+    samples: tuple[float, ...]
+    failure: str
+    result: Mapping[str, Any]
+
+
+class MeasurementRow(Base):
+    """Table `measurements`."""
+
+    __tablename__ = "measurements"
+    __table_args__ = (Index(None, "device", "subject"), Index(None, "kernel"))
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    job: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
+    subject: Mapped[str] = mapped_column(String(200))
+    kernel: Mapped[str | None] = mapped_column(ForeignKey("kernels.fingerprint"))
+    device: Mapped[str] = mapped_column(String(100))
+    schedule: Mapped[dict[str, Any]]
+    seconds: Mapped[float | None]
+    low_seconds: Mapped[float | None]
+    high_seconds: Mapped[float | None]
+    samples: Mapped[list[Any]]
+    failure: Mapped[str] = mapped_column(String(20))
+    result: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+def add(
+    session: Session, measurements: Iterable[StoredMeasurement], *, now: datetime
+) -> None:
+    """Store measurements; none replaces another."""
+    session.add_all(
+        MeasurementRow(
+            job=one.job,
+            subject=one.subject,
+            kernel=one.kernel,
+            device=one.device,
+            schedule=dict(one.schedule),
+            seconds=one.seconds,
+            low_seconds=one.low_seconds,
+            high_seconds=one.high_seconds,
+            samples=list(one.samples),
+            failure=one.failure,
+            result=dict(one.result),
+            created_at=now,
+        )
+        for one in measurements
+    )
+    session.flush()
+
+
+def known(
+    session: Session, device: str, *, until: int
+) -> Mapping[str, Mapping[str, Any]]:
+    """What the tuner said last about each kernel and schedule on a device.
+
+    Measurements are only ever added, so equal arguments give equal answers.
+
+    Args:
+        session: where to look.
+        device: catalogue id of the target.
+        until: id of the last measurement that counts.
+    """
+    query = (
+        select(MeasurementRow.subject, MeasurementRow.result)
+        .where(MeasurementRow.device == device, MeasurementRow.kernel.is_not(None))
+        .where(MeasurementRow.id <= until)
+        .order_by(MeasurementRow.id)
+    )
+    return {row.subject: row.result for row in session.execute(query)}
+
+
+def last_id(session: Session) -> int:
+    """Id of the newest measurement; 0 when there is none."""
+    return session.scalar(select(func.max(MeasurementRow.id))) or 0
+
+
+def of_job(session: Session, job: str) -> tuple[StoredMeasurement, ...]:
+    """Measurements that a job made, in order."""
+    rows = session.scalars(
+        select(MeasurementRow)
+        .where(MeasurementRow.job == job)
+        .order_by(MeasurementRow.id)
+    )
+    return tuple(
+        StoredMeasurement(
+            job=row.job,
+            subject=row.subject,
+            kernel=row.kernel,
+            device=row.device,
+            schedule=row.schedule,
+            seconds=row.seconds,
+            low_seconds=row.low_seconds,
+            high_seconds=row.high_seconds,
+            samples=tuple(row.samples),
+            failure=row.failure,
+            result=row.result,
+        )
+        for row in rows
+    )
+
+
+def count(session: Session) -> int:
+    """How many measurements are stored."""
+    return session.scalar(select(func.count()).select_from(MeasurementRow)) or 0

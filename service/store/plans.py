@@ -1,0 +1,310 @@
+"""Plans: the pointer from key to digest, for each evidence, and its history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from sqlalchemy import ForeignKey, Index, String, func, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from service.store import blobs
+from service.store.base import Base
+
+Evidence = Literal["analytic", "compiled", "measured"]
+
+ORDER: Final[tuple[Evidence, ...]] = ("measured", "compiled", "analytic")
+"""Evidence from best to worst."""
+
+BODY_TYPE: Final = "application/vnd.fuseplan.plan+json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanIdentity:
+    """What a plan key stands for.
+
+    Attributes:
+        parts: hash of each part of the key (graph, target, toolchain, options).
+        options: the options themselves, JSON-ready.
+    """
+
+    key: str
+    graph_hash: str
+    target: str
+    parts: Mapping[str, str]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRevision:
+    """A plan body to be stored.
+
+    Attributes:
+        body: canonical bytes; their SHA-256 is the digest.
+        blobs: everything that the body names.
+        seconds: by what plans of equal evidence are compared, less is better:
+            measured time of the whole plan, or the predicted one.
+        job: the job that found it, if one did.
+    """
+
+    evidence: Evidence
+    body: bytes
+    seconds: float
+    objective_seconds: float
+    bound_seconds: float
+    kernels: int
+    blobs: tuple[blobs.Blob, ...] = ()
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPointer:
+    """The best plan of a key for one evidence."""
+
+    key: str
+    evidence: Evidence
+    digest: str
+    revision: int
+    seconds: float
+    objective_seconds: float
+    bound_seconds: float
+    kernels: int
+    job: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlan:
+    """A pointer with the bytes that it points to."""
+
+    pointer: PlanPointer
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """A line of a list of plans."""
+
+    identity: PlanIdentity
+    pointer: PlanPointer
+
+
+class PlanRow(Base):
+    """Table `plans`."""
+
+    __tablename__ = "plans"
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    graph_hash: Mapped[str] = mapped_column(ForeignKey("graphs.hash"), index=True)
+    target: Mapped[str] = mapped_column(String(100))
+    parts: Mapped[dict[str, Any]]
+    options: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class PlanRevisionRow(Base):
+    """Table `plan_revisions`: every plan that was ever stored under a key."""
+
+    __tablename__ = "plan_revisions"
+    __table_args__ = (Index(None, "key", "revision", unique=True),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(ForeignKey("plans.key"))
+    revision: Mapped[int]
+    evidence: Mapped[str] = mapped_column(String(20))
+    digest: Mapped[str] = mapped_column(ForeignKey("blobs.digest"))
+    seconds: Mapped[float]
+    objective_seconds: Mapped[float]
+    bound_seconds: Mapped[float]
+    kernels: Mapped[int]
+    job: Mapped[str | None] = mapped_column(String(40))
+    created_at: Mapped[datetime]
+
+
+class PlanPointerRow(Base):
+    """Table `plan_pointers`: the revision that is served, for each evidence."""
+
+    __tablename__ = "plan_pointers"
+
+    key: Mapped[str] = mapped_column(ForeignKey("plans.key"), primary_key=True)
+    evidence: Mapped[str] = mapped_column(String(20), primary_key=True)
+    revision_id: Mapped[int] = mapped_column(ForeignKey("plan_revisions.id"))
+
+
+def register(session: Session, identity: PlanIdentity, *, now: datetime) -> None:
+    """Remember what a key stands for, unless it is known already."""
+    if session.get(PlanRow, identity.key) is None:
+        session.add(
+            PlanRow(
+                key=identity.key,
+                graph_hash=identity.graph_hash,
+                target=identity.target,
+                parts=dict(identity.parts),
+                options=dict(identity.options),
+                created_at=now,
+            )
+        )
+        session.flush()
+
+
+def publish(
+    session: Session, key: str, revision: PlanRevision, *, now: datetime
+) -> PlanPointer:
+    """Store a plan with all that it names, and point to it if it is better.
+
+    A plan of equal evidence that is not faster than the one pointed to is kept in the
+    history only: the service never gets worse. Equal bytes are stored once.
+
+    Returns:
+        The pointer after the call.
+    """
+    body = blobs.Blob.of(revision.body, BODY_TYPE)
+    held = pointer(session, key, (revision.evidence,))
+    if held is not None and held.digest == body.digest:
+        return held
+    blobs.put(session, (body, *revision.blobs), now=now)
+    blobs.link(session, body.digest, (blob.digest for blob in revision.blobs))
+    row = _append(session, key, body.digest, revision, now)
+    if held is not None and held.seconds <= revision.seconds:
+        return held
+    _point(session, key, revision.evidence, row.id)
+    return _pointer(row)
+
+
+def pointer(
+    session: Session, key: str, evidence: Iterable[Evidence] = ORDER
+) -> PlanPointer | None:
+    """The pointer of the best evidence among those asked for."""
+    found = {
+        found.evidence: found
+        for found in map(
+            _pointer,
+            session.scalars(
+                select(PlanRevisionRow)
+                .join(PlanPointerRow, PlanPointerRow.revision_id == PlanRevisionRow.id)
+                .where(PlanPointerRow.key == key)
+            ),
+        )
+    }
+    wanted = set(evidence)
+    return next((found[e] for e in ORDER if e in wanted and e in found), None)
+
+
+def find(
+    session: Session, key: str, evidence: Iterable[Evidence] = ORDER
+) -> StoredPlan | None:
+    """The plan of the best evidence among those asked for."""
+    found = pointer(session, key, evidence)
+    if found is None:
+        return None
+    body = blobs.find(session, found.digest)
+    return None if body is None else StoredPlan(pointer=found, body=body.content)
+
+
+def identity(session: Session, key: str) -> PlanIdentity | None:
+    """What a key stands for, or None when nobody ever asked for it."""
+    row = session.get(PlanRow, key)
+    return None if row is None else _identity(row)
+
+
+def history(session: Session, key: str) -> tuple[PlanPointer, ...]:
+    """Every revision of a key, the oldest first."""
+    rows = session.scalars(
+        select(PlanRevisionRow)
+        .where(PlanRevisionRow.key == key)
+        .order_by(PlanRevisionRow.revision)
+    )
+    return tuple(map(_pointer, rows))
+
+
+def newest(session: Session, *, limit: int = 50) -> tuple[PlanSummary, ...]:
+    """The keys asked for last, each with its best plan."""
+    rows = session.scalars(
+        select(PlanRow).order_by(PlanRow.created_at.desc()).limit(limit)
+    ).all()
+    pairs = ((row, pointer(session, row.key)) for row in rows)
+    return tuple(
+        PlanSummary(identity=_identity(row), pointer=best)
+        for row, best in pairs
+        if best is not None
+    )
+
+
+def count(session: Session) -> Mapping[str, int]:
+    """How many keys have a plan, by evidence."""
+    rows = session.execute(
+        select(PlanPointerRow.evidence, func.count()).group_by(PlanPointerRow.evidence)
+    ).all()
+    return dict(row.tuple() for row in rows)
+
+
+def existing(session: Session, keys: Collection[str]) -> frozenset[str]:
+    """Which of these keys have any plan."""
+    return frozenset(
+        session.scalars(
+            select(PlanPointerRow.key).where(PlanPointerRow.key.in_(keys)).distinct()
+        )
+    )
+
+
+def _append(
+    session: Session, key: str, digest: str, revision: PlanRevision, now: datetime
+) -> PlanRevisionRow:
+    last = session.scalar(
+        select(func.max(PlanRevisionRow.revision)).where(PlanRevisionRow.key == key)
+    )
+    row = PlanRevisionRow(
+        key=key,
+        revision=(last or 0) + 1,
+        evidence=revision.evidence,
+        digest=digest,
+        seconds=revision.seconds,
+        objective_seconds=revision.objective_seconds,
+        bound_seconds=revision.bound_seconds,
+        kernels=revision.kernels,
+        job=revision.job,
+        created_at=now,
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def _point(session: Session, key: str, evidence: str, revision_id: int) -> None:
+    row = session.get(PlanPointerRow, (key, evidence))
+    if row is None:
+        session.add(PlanPointerRow(key=key, evidence=evidence, revision_id=revision_id))
+    else:
+        row.revision_id = revision_id
+    session.flush()
+
+
+def _pointer(row: PlanRevisionRow) -> PlanPointer:
+    return PlanPointer(
+        key=row.key,
+        evidence=_evidence(row.evidence),
+        digest=row.digest,
+        revision=row.revision,
+        seconds=row.seconds,
+        objective_seconds=row.objective_seconds,
+        bound_seconds=row.bound_seconds,
+        kernels=row.kernels,
+        job=row.job,
+        created_at=row.created_at,
+    )
+
+
+def _evidence(text: str) -> Evidence:
+    return next(evidence for evidence in ORDER if evidence == text)
+
+
+def _identity(row: PlanRow) -> PlanIdentity:
+    return PlanIdentity(
+        key=row.key,
+        graph_hash=row.graph_hash,
+        target=row.target,
+        parts=row.parts,
+        options=row.options,
+    )

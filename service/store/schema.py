@@ -1,0 +1,112 @@
+"""All tables, and the upgrade of a database to the newest of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import MetaData
+from sqlalchemy.exc import DBAPIError
+
+from service.store import (
+    blobs,
+    devices,
+    graphs,
+    heartbeats,
+    jobs,
+    kernels,
+    measurements,
+    plans,
+    tokens,
+)
+from service.store.base import Base
+from service.store.database import Database, connect, explain
+from service.store.errors import StoreUnavailable
+
+FAMILIES: Final = (
+    blobs,
+    devices,
+    graphs,
+    heartbeats,
+    jobs,
+    kernels,
+    measurements,
+    plans,
+    tokens,
+)
+"""Every module that declares tables."""
+
+METADATA: Final[MetaData] = Base.metadata
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+def configuration() -> Config:
+    """Alembic's configuration, wherever the package is installed."""
+    packaged = Path(__file__).resolve().parents[1] / "_migrations"
+    config = Config()
+    script = packaged if packaged.exists() else _ROOT / "migrations"
+    config.set_main_option("script_location", str(script).replace("%", "%%"))
+    return config
+
+
+def upgrade(url: str, *, busy_timeout_seconds: float = 5.0) -> str:
+    """Bring a database to the newest revision; a missing one is made.
+
+    Returns:
+        The revision that it has now.
+
+    Raises:
+        StoreUnavailable: the database is locked, full, corrupt, from the future ...
+    """
+    database = connect(url, busy_timeout_seconds=busy_timeout_seconds)
+    try:
+        return upgrade_database(database)
+    finally:
+        database.close()
+
+
+def upgrade_database(database: Database) -> str:
+    """Bring an open database to the newest revision, in one transaction."""
+    config = configuration()
+    head = newest_revision()
+    if revision(database) == head:
+        return head
+    try:
+        with database.writer.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except DBAPIError as error:
+        raise explain(error, database.location) from error
+    return head
+
+
+def revision(database: Database) -> str | None:
+    """Revision of an open database; None for an empty one.
+
+    Raises:
+        StoreUnavailable: it was written by a newer version of this program, or
+            cannot be read.
+    """
+    with database.read() as session:
+        context = MigrationContext.configure(session.connection())
+        current = context.get_current_revision()
+    known = {
+        script.revision
+        for script in ScriptDirectory.from_config(configuration()).walk_revisions()
+    }
+    if current is not None and current not in known:
+        detail = f"revision {current} is from a newer version of fuseplan"
+        raise StoreUnavailable(database.location, "outdated", detail)
+    return current
+
+
+def newest_revision() -> str:
+    """The revision that this version of the program works with."""
+    head = ScriptDirectory.from_config(configuration()).get_current_head()
+    assert head is not None, "there is at least one migration"
+    return head
