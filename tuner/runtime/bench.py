@@ -13,7 +13,7 @@ import numpy as np
 
 from tuner.errors import TunerError, VerificationFailed
 from tuner.ir.graph import Graph, Node
-from tuner.ir.interpreter import evaluate
+from tuner.ir.interpreter import Precision, evaluate
 from tuner.ir.types import Array
 from tuner.plan import Measurement
 from tuner.runtime import library, wire
@@ -84,15 +84,14 @@ class Case:
 
 
 def interpret(
-    graph: Graph, feeds: Mapping[str, Array], precision: str
+    graph: Graph, feeds: Mapping[str, Array], precision: Precision
 ) -> dict[str, Array]:
     """Evaluate by the references, opaque nodes by the library."""
 
     def opaque(node: Node, arrays: Sequence[Array]) -> Sequence[Array]:
         return library.run_opaque(node, graph, arrays)
 
-    exact = "float64" if precision == "float64" else "native"
-    return evaluate(graph, feeds, precision=exact, opaque=opaque)
+    return evaluate(graph, feeds, precision=precision, opaque=opaque)
 
 
 def make_case(request: MeasureRequest) -> Case:
@@ -149,7 +148,7 @@ class Bench:
             options: threads of library calls.
         """
         self.backend = backend
-        self._options = options
+        self.options = options
         self._cases: OrderedDict[str, Case] = OrderedDict()
 
     def measure(self, request: MeasureRequest) -> Measurement:
@@ -188,13 +187,12 @@ class Bench:
         if case.void:
             raise VerificationFailed("check", f"void: {case.void}")
         outputs = self._outputs(case)
+        enqueue = self._bind(request, case, 0, outputs)
         verdict = Verdict()
         if request.verify:
-            for index in (1, 0):
-                enqueue = self._bind(request, case, index, outputs)
-                verdict = _worse(verdict, self._verify(case, index, enqueue, outputs))
-        else:
-            enqueue = self._bind(request, case, 0, outputs)
+            other = self._bind(request, case, 1, outputs)
+            first = self._verify(case, 0, enqueue, outputs)
+            verdict = _worse(first, self._verify(case, 1, other, outputs))
         return partial(self.backend.elapsed, enqueue), verdict
 
     def _case(self, request: MeasureRequest) -> Case:
@@ -246,7 +244,7 @@ class Bench:
             if name not in fixed
         }
         return bind_library(
-            self.backend, case.graph, {**inputs, **outputs}, fixed, self._options
+            self.backend, case.graph, {**inputs, **outputs}, fixed, self.options
         )
 
     def _verify(

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from tuner.errors import InternalError
-from tuner.ir.graph import Graph
 from tuner.ir.types import Array
 from tuner.plan import Measurement
 from tuner.runtime.backend import Backend, Enqueue, Memory
@@ -38,7 +37,9 @@ class Executor:
 
         Args:
             program: what to run.
-            weights: stored arrays of the program's weights.
+            weights: stored arrays of the program's weights; those that `prepared`
+                gives already are taken as they are, and page-aligned ones are used
+                where they lie.
             backend: the device.
             options: threads of library calls.
 
@@ -172,21 +173,38 @@ class Executor:
         return result
 
 
-def _load_values(program: Program, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Everything known at load: constants, weights, and what is prepared from them."""
-    known = {**program.constants, **weights}
-    if program.prepare is not None:
-        known.update(_prepare(program.prepare, known))
-    needed = _needed(program)
-    return {name: align(array) for name, array in known.items() if name in needed}
+def prepared(program: Program, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights, and what `prepare` computes from them.
 
+    Handed to several executors of programs with the same `prepare`, it is computed
+    and stored once.
 
-def _prepare(graph: Graph, known: Mapping[str, Array]) -> dict[str, Array]:
+    Raises:
+        InternalError: a weight has no value.
+    """
+    known = {name: align(array) for name, array in weights.items()}
+    graph = program.prepare
+    if graph is None:
+        return known
     names = (*graph.inputs, *graph.weights)
     missing = [name for name in names if name not in known]
     if missing:
         raise InternalError(missing[0], "no value was given for this weight")
-    return interpret(graph, {name: known[name] for name in names}, "native")
+    made = interpret(graph, {name: known[name] for name in names}, "native")
+    return {**known, **{name: align(array) for name, array in made.items()}}
+
+
+def _load_values(program: Program, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Everything known at load that a step or an output needs."""
+    made = () if program.prepare is None else program.prepare.outputs
+    complete = all(name in weights for name in made)
+    known = weights if complete else prepared(program, weights)
+    needed = _needed(program)
+    return {
+        name: align(array)
+        for name, array in {**program.constants, **known}.items()
+        if name in needed
+    }
 
 
 def _needed(program: Program) -> set[str]:
@@ -199,7 +217,8 @@ def _needed(program: Program) -> set[str]:
     used.update(program.outputs)
     aliases = program.memory.aliases
     for name in tuple(used):
-        while name in aliases:  # noqa: PLW2901 (walks a chain)
-            name = aliases[name]  # noqa: PLW2901
-            used.add(name)
+        home = name
+        while home in aliases:
+            home = aliases[home]
+            used.add(home)
     return used

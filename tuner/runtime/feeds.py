@@ -17,7 +17,7 @@ from tuner.ir.graph import Graph, Node
 from tuner.ir.inference import whole
 from tuner.ir.interpreter import to_bf16
 from tuner.ir.types import Array, DType, TensorType
-from tuner.runtime.backend import aligned_bytes, as_bytes
+from tuner.runtime.backend import PAGE_BYTES, aligned_bytes, as_bytes
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -94,7 +94,10 @@ def make_feeds(
 
 
 def align(array: Array) -> Array:
-    """The same array at the beginning of a page."""
+    """The same array at the beginning of a page; itself if it is there already."""
+    placed = array.flags.c_contiguous and array.ctypes.data % PAGE_BYTES == 0
+    if placed and array.flags.writeable:
+        return array
     copy = aligned_bytes(array.nbytes)[: array.nbytes]
     copy[:] = as_bytes(array)
     return copy.view(array.dtype).reshape(array.shape)
@@ -123,7 +126,7 @@ def _floats(
     kind: TensorType,
     span: tuple[float, float] | None,
     variant: Variant,
-    positive: bool,  # noqa: FBT001
+    positive: bool,
 ) -> Any:
     exact = np.float64 if kind.dtype is DType.F64 else np.float32
     shape = kind.static_shape

@@ -50,7 +50,8 @@ def bind_library(
         options: threads.
     """
     session = open_graph(graph, fixed, options)
-    moving = [name for name in graph.inputs if name not in fixed]
+    given = (*graph.inputs, *graph.weights)
+    moving = [name for name in given if name not in fixed]
     touched = (*moving, *graph.outputs)
     views = {name: backend.host(memories[name]) for name in touched}
     arrays = {

@@ -104,8 +104,24 @@ class _Writer:
         return self.add("Cast", [name], output, to=ELEMENT[dtype])
 
 
-Emit = Callable[[_Writer, Node, Sequence[str], DType, str], None]
-"""Writes a node: its (already cast) inputs, the dtype computed in, its output."""
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A node to write.
+
+    Attributes:
+        inputs: names of the operands, already in the element type computed in.
+        dtype: the element type computed in.
+        output: name of the first result.
+    """
+
+    writer: _Writer
+    node: Node
+    inputs: Sequence[str]
+    dtype: DType
+    output: str
+
+
+Emit = Callable[[_Call], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +130,7 @@ class Row:
 
     Attributes:
         native: element types (of the first value operand) with a CPU kernel.
-        values: first and end of the operands of the operator's element type; they are cast.
+        values: first and end of the operands that are cast to the element type.
         gives_bool: whether the result is bool whatever it was computed in.
     """
 
@@ -125,131 +141,122 @@ class Row:
 
 
 def _plain(op: str, **attributes: Any) -> Emit:
-    def emit(
-        writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-    ) -> None:
-        writer.add(op, inputs, output, **attributes)
+    def emit(call: _Call) -> None:
+        call.writer.add(op, call.inputs, call.output, **attributes)
 
     return emit
 
 
-def _round(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
+def _round(call: _Call) -> None:
     """Rounding a whole number is nothing."""
-    writer.add("Round" if dtype.is_float else "Identity", inputs, output)
+    call.writer.add(
+        "Round" if call.dtype.is_float else "Identity", call.inputs, call.output
+    )
 
 
-def _floor_mod(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
+def _floor_mod(call: _Call) -> None:
     """ONNX has the floored remainder for integers alone."""
-    if not dtype.is_float:
-        writer.add("Mod", inputs, output)
+    if not call.dtype.is_float:
+        call.writer.add("Mod", call.inputs, call.output)
         return
-    left, right = inputs
-    quotient = writer.add("Floor", [writer.add("Div", [left, right])])
-    writer.add("Sub", [left, writer.add("Mul", [quotient, right])], output)
+    left, right = call.inputs
+    quotient = call.writer.add("Floor", [call.writer.add("Div", [left, right])])
+    call.writer.add(
+        "Sub", [left, call.writer.add("Mul", [quotient, right])], call.output
+    )
 
 
-def _cast(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
-    writer.cast(inputs[0], DType(cast("str", node.attributes["to"])), output)
+def _cast(call: _Call) -> None:
+    call.writer.cast(
+        call.inputs[0], DType(cast("str", call.node.attributes["to"])), call.output
+    )
 
 
-def _reshape(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
-    shape = writer.constant(ints(node.attributes, "shape"))
-    writer.add("Reshape", [inputs[0], shape], output, allowzero=1)
+def _reshape(call: _Call) -> None:
+    shape = call.writer.constant(ints(call.node.attributes, "shape"))
+    call.writer.add("Reshape", [call.inputs[0], shape], call.output, allowzero=1)
 
 
-def _expand(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
-    shape = writer.constant(ints(node.attributes, "shape"))
-    writer.add("Expand", [inputs[0], shape], output)
+def _expand(call: _Call) -> None:
+    shape = call.writer.constant(ints(call.node.attributes, "shape"))
+    call.writer.add("Expand", [call.inputs[0], shape], call.output)
 
 
-def _transpose(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
-    perm = list(ints(node.attributes, "perm"))
-    writer.add("Transpose", inputs, output, **({"perm": perm} if perm else {}))
+def _transpose(call: _Call) -> None:
+    perm = list(ints(call.node.attributes, "perm"))
+    call.writer.add(
+        "Transpose", call.inputs, call.output, **({"perm": perm} if perm else {})
+    )
 
 
-def _slice(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
+def _slice(call: _Call) -> None:
     starts, steps, sizes = (
-        ints(node.attributes, key) for key in ("starts", "steps", "sizes")
+        ints(call.node.attributes, key) for key in ("starts", "steps", "sizes")
     )
     if not starts:
-        writer.add("Identity", inputs, output)
+        call.writer.add("Identity", call.inputs, call.output)
         return
     ends = [a + n * d for a, d, n in zip(starts, steps, sizes, strict=True)]
     stops = [_INT64_MIN if end < 0 else end for end in ends]
     rows = (starts, stops, range(len(starts)), steps)
-    names = [writer.constant(list(row)) for row in rows]
-    writer.add("Slice", [inputs[0], *names], output)
+    names = [call.writer.constant(list(row)) for row in rows]
+    call.writer.add("Slice", [call.inputs[0], *names], call.output)
 
 
-def _concat(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
-    writer.add("Concat", inputs, output, axis=whole(node.attributes, "axis"))
+def _concat(call: _Call) -> None:
+    call.writer.add(
+        "Concat", call.inputs, call.output, axis=whole(call.node.attributes, "axis")
+    )
 
 
-def _pad(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
-    before, after = ints(node.attributes, "before"), ints(node.attributes, "after")
+def _pad(call: _Call) -> None:
+    before, after = (
+        ints(call.node.attributes, "before"),
+        ints(call.node.attributes, "after"),
+    )
     if not before:
-        writer.add("Identity", inputs, output)
+        call.writer.add("Identity", call.inputs, call.output)
         return
-    widths = writer.constant([*before, *after])
-    filler = writer.scalar(node.attributes["value"], dtype)
-    writer.add("Pad", [inputs[0], widths, filler], output)
+    widths = call.writer.constant([*before, *after])
+    filler = call.writer.scalar(call.node.attributes["value"], call.dtype)
+    call.writer.add("Pad", [call.inputs[0], widths, filler], call.output)
 
 
-def _gather(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
-    table, index = inputs
-    if writer.graph.types[node.inputs[1]].dtype not in _WHOLE:
-        index = writer.cast(index, DType.I64)
-    writer.add("Gather", [table, index], output, axis=whole(node.attributes, "axis"))
+def _gather(call: _Call) -> None:
+    table, index = call.inputs
+    if call.writer.graph.types[call.node.inputs[1]].dtype not in _WHOLE:
+        index = call.writer.cast(index, DType.I64)
+    call.writer.add(
+        "Gather", [table, index], call.output, axis=whole(call.node.attributes, "axis")
+    )
 
 
 def _reduction(op: str) -> Emit:
-    def emit(
-        writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-    ) -> None:
-        axes = ints(node.attributes, "axes")
+    def emit(call: _Call) -> None:
+        axes = ints(call.node.attributes, "axes")
         if not axes:
-            writer.add("Identity", inputs, output)
+            call.writer.add("Identity", call.inputs, call.output)
             return
-        names = [inputs[0], writer.constant(axes)]
-        writer.add(op, names, output, keepdims=whole(node.attributes, "keepdims"))
+        names = [call.inputs[0], call.writer.constant(axes)]
+        call.writer.add(
+            op, names, call.output, keepdims=whole(call.node.attributes, "keepdims")
+        )
 
     return emit
 
 
-def _conv(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
+def _conv(call: _Call) -> None:
     spatial = ("strides", "pads", "dilations")
-    attributes: dict[str, Any] = {k: list(ints(node.attributes, k)) for k in spatial}
-    group = whole(node.attributes, "group")
-    writer.add("Conv", inputs, output, group=group, **attributes)
+    attributes: dict[str, Any] = {
+        k: list(ints(call.node.attributes, k)) for k in spatial
+    }
+    group = whole(call.node.attributes, "group")
+    call.writer.add("Conv", call.inputs, call.output, group=group, **attributes)
 
 
 def _pool(op: str) -> Emit:
-    def emit(
-        writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-    ) -> None:
-        given = node.attributes
+    def emit(call: _Call) -> None:
+        given = call.node.attributes
         attributes: dict[str, Any] = {
             "kernel_shape": list(ints(given, "kernel")),
             "strides": list(ints(given, "strides")),
@@ -259,22 +266,35 @@ def _pool(op: str) -> Emit:
         }
         if op == "AveragePool":
             attributes["count_include_pad"] = whole(given, "count_pads")
-        writer.add(op, inputs, output, **attributes)
+        call.writer.add(op, call.inputs, call.output, **attributes)
 
     return emit
 
 
-def _opaque(
-    writer: _Writer, node: Node, inputs: Sequence[str], dtype: DType, output: str
-) -> None:
-    """The user's own node, again."""
+def _opaque(call: _Call) -> None:
+    """The user's own node again: `ik` and `ok` in it are its k-th input and output."""
     proto = NodeProto()
-    proto.ParseFromString(cast("bytes", node.attributes["proto"]))
-    del proto.input[:]
+    proto.ParseFromString(cast("bytes", call.node.attributes["proto"]))
+    names = {f"i{k}": name for k, name in enumerate(call.inputs)}
+    made = {f"o{k}": name for k, name in enumerate(call.node.outputs)}
+    _rename_inputs(proto, names)
+    outputs = [made.get(name, name) for name in proto.output]
     del proto.output[:]
-    proto.input.extend(inputs)
-    proto.output.extend(node.outputs)
-    writer.nodes.append(proto)
+    proto.output.extend(outputs)
+    call.writer.nodes.append(proto)
+
+
+def _rename_inputs(proto: NodeProto, names: Mapping[str, str]) -> None:
+    """Give a node, and what its subgraphs read from around it, other inputs."""
+    renamed = [names.get(name, name) for name in proto.input]
+    del proto.input[:]
+    proto.input.extend(renamed)
+    for attribute in proto.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for node in graph.node:
+                _rename_inputs(node, names)
+            for value in graph.output:
+                value.name = names.get(value.name, value.name)
 
 
 def _rows(
@@ -392,7 +412,7 @@ def _write(writer: _Writer, node: Node) -> None:
     row = ROWS[node.op]
     types = writer.graph.types
     if node.op in ("opaque", "cast"):
-        row.emit(writer, node, node.inputs, DType.F32, node.outputs[0])
+        row.emit(_Call(writer, node, node.inputs, DType.F32, node.outputs[0]))
         return
     valued = slice(*row.values)
     operands = node.inputs[valued]
@@ -407,10 +427,10 @@ def _write(writer: _Writer, node: Node) -> None:
     ]
     output = node.outputs[0]
     if used is dtype or row.gives_bool:
-        row.emit(writer, node, inputs, used, output)
+        row.emit(_Call(writer, node, inputs, used, output))
         return
     raw = writer.fresh() + "w"
-    row.emit(writer, node, inputs, used, raw)
+    row.emit(_Call(writer, node, inputs, used, raw))
     writer.cast(raw, types[output].dtype, output)
 
 

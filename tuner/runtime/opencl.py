@@ -62,7 +62,7 @@ class _Launch:
 def _load() -> Any:
     register_vendors()
     try:
-        import pyopencl  # noqa: PLC0415 (optional, and the loader comes first)
+        import pyopencl  # noqa: PLC0415
     except ImportError as error:
         raise DeviceUnavailable("opencl", str(error), hint=_CURE) from error
     return pyopencl
@@ -92,7 +92,7 @@ def devices() -> tuple[pyopencl.Device, ...]:
 
 def _is_recent(version: str) -> bool:
     """Whether "OpenCL 3.1 (Build 0)" and the like is 3.0 or later."""
-    return int(version.split()[1].split(".")[0]) >= 3  # noqa: PLR2004
+    return int(version.split()[1].partition(".")[0]) >= 3  # noqa: PLR2004
 
 
 def _rank(device: Any) -> tuple[bool, int]:

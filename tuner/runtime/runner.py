@@ -7,12 +7,12 @@ measurement, and the next request finds a new child in which the canary sang.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -43,10 +43,8 @@ class _Child:
 
     def kill(self) -> str:
         """End the whole process group; how it ended, and its last words."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         code = self.process.wait()
         self.pipe.close()
         os.close(self.lifeline)
@@ -214,7 +212,7 @@ class Runner:
 def _spawn(device: str, threads: int) -> _Child:
     ours, theirs = Pipe()
     read_end, write_end = os.pipe()
-    log = tempfile.TemporaryFile()
+    log = tempfile.TemporaryFile()  # noqa: SIM115
     command = [
         sys.executable,
         "-m",
@@ -224,7 +222,7 @@ def _spawn(device: str, threads: int) -> _Child:
         str(read_end),
         str(threads),
     ]
-    process = subprocess.Popen(  # noqa: S603 (our own module)
+    process = subprocess.Popen(  # noqa: S603
         command,
         cwd=_ROOT,
         pass_fds=(theirs.fileno(), read_end),

@@ -89,7 +89,7 @@ def answer(bench: Bench, request: Any) -> Any:
         return failed(kind_of(error), str(error))
     except MemoryError as error:
         return failed("resources", f"out of memory: {error}")
-    except Exception:  # noqa: BLE001 (the parent must hear of it)
+    except Exception:  # noqa: BLE001
         return failed("runtime", traceback.format_exc(limit=-4))
 
 
@@ -99,7 +99,7 @@ def _answer(bench: Bench, request: Any) -> Any:
     if isinstance(request, Pair):
         return bench.measure_by_turns(request.requests)
     if isinstance(request, PlanRequest):
-        return measure_programs(bench.backend, request)
+        return measure_programs(bench.backend, request, bench.options)
     if isinstance(request, ReferenceRequest):
         return time_reference(request)
     raise KernelFailed("runner", f"does not know {type(request).__name__}")

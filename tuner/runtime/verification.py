@@ -116,7 +116,8 @@ def why_void(
 
     Args:
         graph: whose outputs they are.
-        first, second: reference outputs by name.
+        first: reference outputs by name.
+        second: likewise, of the other inputs.
 
     Returns:
         The reason, or an empty text when the check is sound.

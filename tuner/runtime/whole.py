@@ -13,7 +13,7 @@ from tuner.errors import VerificationFailed
 from tuner.ir.types import Array, DType
 from tuner.plan import Measurement
 from tuner.runtime.backend import Backend
-from tuner.runtime.executor import Executor
+from tuner.runtime.executor import Executor, prepared
 from tuner.runtime.library import Launch, ReferenceModel, SessionOptions
 from tuner.runtime.requests import PlanRequest, PlanResult, Program
 from tuner.runtime.timing import Protocol, measure, measure_by_turns
@@ -52,17 +52,16 @@ def _elapsed(launch: Launch, launches: int) -> float:
     return time.perf_counter() - start
 
 
-def measure_programs(backend: Backend, request: PlanRequest) -> PlanResult:
+def measure_programs(
+    backend: Backend, request: PlanRequest, options: SessionOptions | None = None
+) -> PlanResult:
     """Verify every program on every feed, then time all by turns.
 
     Raises:
         VerificationFailed: a program disagrees with the reference model.
         CompileFailed, ResourcesExceeded, KernelFailed: a step cannot run.
     """
-    executors = {
-        name: Executor(program, request.weights, backend)
-        for name, program in request.programs.items()
-    }
+    executors = _load(backend, request, options)
     verdicts = dict.fromkeys(request.programs, Verdict())
     if request.reference is not None:
         expected = _expected(request)
@@ -81,6 +80,20 @@ def measure_programs(backend: Backend, request: PlanRequest) -> PlanResult:
         for name, measurement in zip(executors, timed, strict=True)
     }
     return PlanResult(measurements=measurements, verified=request.reference is not None)
+
+
+def _load(
+    backend: Backend, request: PlanRequest, options: SessionOptions | None
+) -> dict[str, Executor]:
+    """An executor for each program; programs that prepare alike share the weights."""
+    shared: dict[int, Mapping[str, Array]] = {}
+    executors = {}
+    for name, program in request.programs.items():
+        key = id(program.prepare)
+        if key not in shared:
+            shared[key] = prepared(program, request.weights)
+        executors[name] = Executor(program, shared[key], backend, options)
+    return executors
 
 
 def _expected(request: PlanRequest) -> list[dict[str, Array]]:

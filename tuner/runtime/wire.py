@@ -40,4 +40,4 @@ def receive(pipe: Connection) -> Any:
     Raises:
         EOFError: the other side is gone.
     """
-    return pickle.loads(pipe.recv_bytes())  # noqa: S301 (our own process)
+    return pickle.loads(pipe.recv_bytes())  # noqa: S301

@@ -1,0 +1,211 @@
+"""CUDA devices through CuPy: memory, raw modules, one stream, events as the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tuner.errors import DeviceUnavailable, KernelFailed
+from tuner.ir.types import Array
+from tuner.plan import Language, Source
+from tuner.runtime import nvrtc
+from tuner.runtime.backend import (
+    Bytes,
+    Enqueue,
+    Memory,
+    ResourcesExceeded,
+    as_bytes,
+)
+
+_CURE: Final = "run on a machine with an NVIDIA GPU and driver"
+_INSTALL: Final = "pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime"
+_ALIGNMENT_BYTES: Final = 256
+
+
+def _load() -> Any:
+    try:
+        import cupy  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ImportError as error:
+        raise DeviceUnavailable("cuda", str(error), hint=_INSTALL) from error
+    return cupy
+
+
+def device_count() -> int:
+    """Number of GPUs; 0 without CuPy or driver."""
+    try:
+        runtime = _load().cuda.runtime
+    except DeviceUnavailable:
+        return 0
+    try:
+        return int(runtime.getDeviceCount())
+    except runtime.CUDARuntimeError:
+        return 0
+
+
+class CudaBackend:
+    """One GPU with one stream."""
+
+    language: Language = "cuda"
+    alignment_bytes = _ALIGNMENT_BYTES
+
+    def __init__(self, index: int = 0) -> None:
+        """Open a GPU.
+
+        Raises:
+            DeviceUnavailable: CuPy, the driver or the GPU is not there.
+        """
+        self._cupy = _load()
+        count = device_count()
+        if index >= count:
+            raise DeviceUnavailable("cuda", f"{count} GPUs found", hint=_CURE)
+        self._device = self._cupy.cuda.Device(index)
+        self._device.use()
+        properties = self._cupy.cuda.runtime.getDeviceProperties(index)
+        self.name = bytes(properties["name"]).decode()
+        self.architecture = f"sm_{self._device.compute_capability}"
+        driver = self._cupy.cuda.runtime.driverGetVersion()
+        self.toolchain = f"{nvrtc.version()} driver {driver}"
+        self._stream = self._cupy.cuda.Stream(non_blocking=True)
+        self._modules: dict[tuple[str, str], Any] = {}
+        self._limits = properties
+        self._error = self._cupy.cuda.driver.CUDADriverError
+
+    def allocate(self, size_bytes: int) -> Memory:
+        """Device memory."""
+        return self._cupy.empty(max(size_bytes, 1), dtype=np.uint8)
+
+    def wrap(self, array: Array) -> Memory:
+        """A copy on the device."""
+        memory = self.allocate(array.nbytes)
+        self.write(memory, array)
+        return memory
+
+    def slice(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
+        """A view."""
+        return memory[offset_bytes : offset_bytes + max(size_bytes, 1)]
+
+    def host(self, memory: Memory) -> Bytes | None:
+        """The host does not see device memory."""
+        del memory
+        return None
+
+    def write(self, memory: Memory, array: Array) -> None:
+        """Copy to the device."""
+        self.synchronise()
+        if array.nbytes:
+            memory[: array.nbytes].set(as_bytes(array), stream=self._stream)
+        self.synchronise()
+
+    def read(self, memory: Memory, array: Array) -> None:
+        """Copy from the device."""
+        self.synchronise()
+        if array.nbytes:
+            part = memory[: array.nbytes]
+            as_bytes(array)[:] = part.get(stream=self._stream)
+
+    def fill(self, memory: Memory, value: int) -> None:
+        """Set every byte."""
+        with self._stream:
+            memory.fill(value)
+
+    def bind(
+        self, source: Source, memories: Sequence[Memory], *, exactness: str = "strict"
+    ) -> Enqueue:
+        """Compile for this GPU's architecture and fix the arguments."""
+        threads = source.block[0] * source.block[1] * source.block[2]
+        limit = self._limits["maxThreadsPerBlock"]
+        if threads > limit:
+            raise ResourcesExceeded(source.entry, f"{threads} threads, limit {limit}")
+        function = self._function(source, exactness)
+        if not all(source.grid):
+            return _nothing
+        arguments = tuple(memories)
+        return _Launch(function, source, arguments, self._stream, self._error)
+
+    def _function(self, source: Source, exactness: str) -> Any:
+        key = (source.digest, exactness)
+        if key not in self._modules:
+            compiled = nvrtc.compile_cubin(
+                source, self.architecture, exactness=exactness
+            )
+            module = self._cupy.cuda.function.Module()
+            module.load(compiled.cubin)
+            self._modules[key] = module
+        function = self._modules[key].get_function(source.entry)
+        default = self._limits["sharedMemPerBlock"]
+        if source.shared_bytes > default:
+            self._allow_shared(function, source)
+        return function
+
+    def _allow_shared(self, function: Any, source: Source) -> None:
+        """Opt in to more dynamic shared memory than the default 48 KiB."""
+        limit = self._limits["sharedMemPerBlockOptin"]
+        if source.shared_bytes > limit:
+            raise ResourcesExceeded(
+                source.entry, f"{source.shared_bytes} shared bytes, limit {limit}"
+            )
+        attribute = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._cupy.cuda.driver.funcSetAttribute(
+            function.ptr, attribute, source.shared_bytes
+        )
+
+    def synchronise(self) -> None:
+        """Wait for the stream."""
+        try:
+            self._stream.synchronize()
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            raise KernelFailed(self.name, str(error)) from error
+
+    def elapsed(self, enqueue: Enqueue, launches: int) -> float:
+        """Seconds between two events around the launches."""
+        start, stop = self._cupy.cuda.Event(), self._cupy.cuda.Event()
+        self.synchronise()
+        start.record(self._stream)
+        for _ in range(launches):
+            enqueue()
+        stop.record(self._stream)
+        self.synchronise()
+        return float(self._cupy.cuda.get_elapsed_time(start, stop)) * 1e-3
+
+    def close(self) -> None:
+        """Finish, and drop the compiled modules."""
+        self.synchronise()
+        self._modules.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """A kernel with its arguments; it keeps their memory alive."""
+
+    function: Any
+    source: Source
+    arguments: tuple[Any, ...]
+    stream: Any
+    error: type[Exception]
+
+    def __call__(self) -> None:
+        """Put the kernel into the stream."""
+        source = self.source
+        try:
+            self.function(
+                source.grid,
+                source.block,
+                self.arguments,
+                shared_mem=source.shared_bytes,
+                stream=self.stream,
+            )
+        except self.error as error:
+            raise _explain(source, error) from error
+
+
+def _explain(source: Source, error: Exception) -> KernelFailed:
+    text = str(error)
+    kind = ResourcesExceeded if "OUT_OF_RESOURCES" in text else KernelFailed
+    return kind(source.entry, text)
+
+
+def _nothing() -> None:
+    """Launch of a kernel without work."""

@@ -1,0 +1,152 @@
+"""NVIDIA's real compiler as a library: needs no GPU and no driver.
+
+Source: NVIDIA, "NVRTC" (CUDA Toolkit documentation); the binding is CuPy's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from tuner.errors import CompileFailed, DeviceUnavailable
+from tuner.plan import Resources, Source
+
+_CURE: Final = "pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime"
+_REPORT: Final = re.compile(r"Used (\d+) registers")
+_SPILLS: Final = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_SHARED: Final = re.compile(r"(\d+) bytes smem")
+_EXACTNESS: Final = {"strict": (), "relaxed": ("--use_fast_math",)}
+_KEPT: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A compiled kernel.
+
+    Attributes:
+        cubin: machine code.
+        resources: what it needs of a multiprocessor.
+        log: everything that the compiler said.
+    """
+
+    cubin: bytes
+    resources: Resources
+    log: str
+
+
+def _binding() -> Any:
+    try:
+        from cupy.cuda import nvrtc  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ImportError as error:
+        raise DeviceUnavailable("nvrtc", str(error), hint=_CURE) from error
+    return nvrtc
+
+
+@cache
+def is_available() -> bool:
+    """Whether the compiler can be loaded."""
+    try:
+        _binding().getVersion()
+    except (DeviceUnavailable, RuntimeError, OSError):
+        return False
+    return True
+
+
+@cache
+def version() -> str:
+    """Version of the compiler, such as "nvrtc 13.5".
+
+    Raises:
+        DeviceUnavailable: the compiler is not installed.
+    """
+    major, minor = _binding().getVersion()
+    return f"nvrtc {major}.{minor}"
+
+
+@cache
+def available_architectures() -> tuple[str, ...]:
+    """Architectures that the compiler knows, as "sm_90"; empty when there is none."""
+    if not is_available():
+        return ()
+    return tuple(f"sm_{number}" for number in _binding().getSupportedArchs())
+
+
+@cache
+def _include_folders() -> tuple[str, ...]:
+    """Where the wheel `nvidia-cuda-runtime` keeps cuda_fp16.h and cuda_bf16.h."""
+    try:
+        import nvidia.cu13 as headers  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ImportError:
+        return ()
+    folders = (Path(entry) / "include" for entry in headers.__path__)
+    return tuple(str(folder) for folder in folders if folder.is_dir())
+
+
+def compile_cubin(
+    source: Source, architecture: str, *, exactness: str = "strict"
+) -> Compiled:
+    """Compile a generated source; the answer is kept for equal questions.
+
+    Args:
+        source: in CUDA.
+        architecture: such as "sm_90".
+        exactness: "strict" or "relaxed" (fast math).
+
+    Raises:
+        CompileFailed: the compiler refused the source or the architecture; the
+            problem holds its log.
+        DeviceUnavailable: the compiler is not installed.
+    """
+    return _compile(source, architecture, exactness)
+
+
+@lru_cache(maxsize=_KEPT)
+def _compile(source: Source, architecture: str, exactness: str) -> Compiled:
+    binding = _binding()
+    options = [
+        f"--gpu-architecture={architecture}",
+        "--ptxas-options=-v",
+        "--std=c++17",
+        *(f"--include-path={folder}" for folder in _include_folders()),
+        *_EXACTNESS[exactness],
+    ]
+    program = binding.createProgram(source.text, f"{source.entry}.cu", (), ())
+    try:
+        binding.compileProgram(program, options)
+        log = str(binding.getProgramLog(program))
+        cubin = bytes(binding.getCUBIN(program))
+    except binding.NVRTCError as error:
+        log = str(binding.getProgramLog(program))
+        raise CompileFailed(source.entry, f"{error}: {log}") from error
+    finally:
+        binding.destroyProgram(program)
+    resources = read_resources(log, architecture, source.shared_bytes)
+    return Compiled(cubin=cubin, resources=resources, log=log)
+
+
+def read_resources(log: str, architecture: str, dynamic_bytes: int = 0) -> Resources:
+    """Registers, spills and shared memory from the assembler's report.
+
+    Args:
+        log: of one kernel, compiled with ``--ptxas-options=-v``.
+        architecture: that it was compiled for.
+        dynamic_bytes: shared memory that is asked for at launch instead.
+
+    Raises:
+        CompileFailed: the log holds no report.
+    """
+    registers, spills = _REPORT.search(log), _SPILLS.search(log)
+    if registers is None or spills is None:
+        raise CompileFailed(architecture, f"no resource report in {log!r}")
+    shared = _SHARED.search(log)
+    static_bytes = int(shared.group(1)) if shared is not None else 0
+    return Resources(
+        registers=int(registers.group(1)),
+        spill_store_bytes=int(spills.group(1)),
+        spill_load_bytes=int(spills.group(2)),
+        shared_bytes=static_bytes or dynamic_bytes,
+        architecture=architecture,
+    )
