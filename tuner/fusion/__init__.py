@@ -1,0 +1,1 @@
+"""Which nodes share a kernel: legality, candidates, the exact partition, memory."""

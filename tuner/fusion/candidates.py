@@ -1,0 +1,267 @@
+"""Every kernel that the partition may choose from.
+
+The space is given by rule. Up to `EXHAUSTIVE_UNITS` units: every set of units that is
+legal, hangs together or not, convex or not, with every useful choice of outputs. Above:
+the sets reached by adding one unit at a time to a legal set, as long as they hang
+together by a tensor worth saving; not convex ones only where computing again moves
+fewer bytes than writing and reading would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tuner.fusion.legality import ANCHORS, Refusal, Rules
+from tuner.fusion.traffic import traffic
+from tuner.fusion.units import Units, glued, whole_composites
+from tuner.fusion.view import View, bits
+from tuner.ir.ops import Pattern
+from tuner.plan import Family
+
+EXHAUSTIVE_UNITS: Final = 10
+MAX_SETS: Final = 60_000
+"""Sets of nodes looked at before the enumeration gives up being complete."""
+MAX_OPTIONAL: Final = 4
+"""Up to so many optional outputs every subset is a candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A legal kernel.
+
+    Attributes:
+        mask: nodes that it computes.
+        outputs: tensors that it writes.
+        needs: tensors of other kernels that it reads.
+        family: who runs it.
+    """
+
+    mask: int
+    outputs: int
+    needs: int
+    family: Family
+
+
+class Space:
+    """The candidates of one graph."""
+
+    def __init__(self, rules: Rules, *, out_of_time: Callable[[], bool]) -> None:
+        self.rules = rules
+        self.view: View = rules.view
+        self.complete = True
+        self._out_of_time = out_of_time
+        self._moved: dict[tuple[int, int], int] = {}
+        self.units = self._make_units()
+        self.stored = _stored(self.view)
+
+    def _make_units(self) -> Units:
+        view, profile = self.view, self.rules.profile
+        groups = [1 << i for i in range(len(view.nodes))]
+        if profile == "reference":
+            groups = whole_composites(view)
+        if len(groups) > EXHAUSTIVE_UNITS:
+            groups = glued(view, groups, profile)
+        return Units(view, groups)
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether every set of units is looked at."""
+        return len(self.units) <= EXHAUSTIVE_UNITS
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """All candidates, in a fixed order, each once."""
+        sets = self._every_set() if self.exhaustive else self._grown_sets()
+        found: dict[tuple[int, int], Candidate] = {}
+        for units in sets:
+            for candidate in self._variants(units):
+                found.setdefault((candidate.mask, candidate.outputs), candidate)
+        return tuple(found.values())
+
+    def _every_set(self) -> Iterator[int]:
+        yield from range(1, 1 << len(self.units))
+
+    def _grown_sets(self) -> Iterator[int]:
+        """Legal sets by growth from single units, small ones first."""
+        front = [1 << u for u in range(len(self.units))]
+        seen = set(front)
+        while front:
+            following: list[int] = []
+            for units in front:
+                if not self._is_open(units):
+                    continue
+                yield units
+                if len(seen) > MAX_SETS or self._out_of_time():
+                    self.complete = False
+                    continue
+                for grown in self._neighbours(units):
+                    if grown not in seen:
+                        seen.add(grown)
+                        following.append(grown)
+            front = following
+
+    def _is_open(self, units: int) -> bool:
+        """Whether a set is legal and worth growing from."""
+        mask = self.units.nodes(units)
+        if isinstance(self.rules.family(mask), Refusal):
+            return False
+        exits = self._exits(units)
+        return not exits or self._recomputing_pays(units, exits)
+
+    def _neighbours(self, units: int) -> Iterator[int]:
+        """The set with one more unit: as it is, and filled up to be convex."""
+        near = reads = 0
+        for u in bits(units):
+            near |= self.units.partners[u]
+            reads |= self.units.feeders[u]
+        inside_small = not units & ~self.units.small
+        if inside_small:
+            near |= reads
+        yield from self._with_scalars(units, reads)
+        for u in bits(near & ~units):
+            grown = units | 1 << u
+            yield grown
+            full = self._filled(grown)
+            if full != grown:
+                yield full
+
+    def _with_scalars(self, units: int, reads: int) -> Iterator[int]:
+        """The set with all the work on scalars that it depends on."""
+        extra = 0
+        rest = reads & self.units.small & ~units
+        while rest:
+            extra |= rest
+            more = 0
+            for u in bits(rest):
+                more |= self.units.feeders[u]
+            rest = more & self.units.small & ~units & ~extra
+        if extra:
+            yield units | extra
+
+    def _reach(self, units: int) -> int:
+        above = below = 0
+        for u in bits(units):
+            above |= self.units.above[u]
+            below |= self.units.below[u]
+        return above & below
+
+    def _filled(self, units: int) -> int:
+        return units | self._reach(units)
+
+    def _exits(self, units: int) -> int:
+        """Units of the set that lead out of it and, by way of others, back in.
+
+        A kernel that holds them reads something that depends on them, so another
+        kernel must compute them too, and this one cannot be the one that writes them.
+        """
+        between = self._reach(units) & ~units
+        if not between:
+            return 0
+        found = 0
+        for u in bits(units):
+            if self.units.below[u] & between:
+                found |= 1 << u
+        return found
+
+    def _recomputing_pays(self, units: int, exits: int) -> bool:
+        """Whether computing the exits again moves fewer bytes than storing them.
+
+        Let K compute the exits again, and let X be what K uses of them. Some other
+        kernel before K computes every tensor of X or reads it (that is what makes the
+        set not convex), so it can write X, and K without the exits can read X. That
+        costs the bytes of X written, except tensors that are stored anyway, and
+        changes what K reads. If K does not read less than that, it is not needed.
+        """
+        rest = units & ~exits
+        if not rest:
+            return False
+        if self.exhaustive:
+            return True
+        mask, kept = self.units.nodes(units), self.units.nodes(rest)
+        if isinstance(self.rules.family(kept), Refusal):
+            return True
+        outputs = self.view.wanted(mask) & self.view.makes(kept)
+        if not outputs:
+            return False
+        crossing = self.view.makes(self.units.nodes(exits)) & self.view.needs(kept)
+        written = sum(self.view.bytes[j] for j in bits(crossing & ~self.stored))
+        return self._reads(mask, outputs) < self._reads(kept, outputs) + written
+
+    def _reads(self, mask: int, outputs: int) -> int:
+        key = (mask, outputs)
+        if key not in self._moved:
+            region = self.view.region(self.view.trimmed(mask, outputs), outputs)
+            counted = traffic(self.view.graph, region)
+            self._moved[key] = sum(counted.reads.values())
+        return self._moved[key]
+
+    def _variants(self, units: int) -> Iterator[Candidate]:
+        """A set of units with every useful choice of what it writes."""
+        mask = self.units.nodes(units)
+        family = self.rules.family(mask)
+        if isinstance(family, Refusal):
+            return
+        exits = self._exits(units)
+        if exits and not self._recomputing_pays(units, exits):
+            return
+        made = self.view.makes(self.units.nodes(units & ~exits))
+        wanted = self.view.wanted(mask) & made
+        for outputs in self._output_choices(mask, wanted, made):
+            kept = self.view.trimmed(mask, outputs)
+            if self.units.of(kept) != units:
+                continue
+            if isinstance(self.rules.judge(mask, outputs), Refusal):
+                continue
+            yield Candidate(
+                mask=kept, outputs=outputs, needs=self.view.needs(kept), family=family
+            )
+
+    def _output_choices(self, mask: int, wanted: int, made: int) -> Iterator[int]:
+        optional = self._optional(mask, wanted) & made
+        choices = list(bits(optional))
+        if self.exhaustive or len(choices) <= MAX_OPTIONAL:
+            for pick in range(1, 1 << len(choices)):
+                yield sum(1 << choices[b] for b in bits(pick))
+            return
+        if wanted:
+            yield wanted
+        for j in choices:
+            changed = wanted ^ 1 << j
+            if changed:
+                yield changed
+            yield 1 << j
+
+    def _optional(self, mask: int, wanted: int) -> int:
+        """Tensors that some other kernel may want from this one.
+
+        Beside those that nodes outside read: a tensor that is smaller than what its
+        readers inside make of it, where another kernel may repeat the readers. If it
+        is not smaller, this kernel can write the readers' results in its place.
+        """
+        view = self.view
+        found = wanted
+        for i in reversed(list(bits(mask))):
+            for j in bits(view.made[i] & ~found):
+                grown = sum(
+                    view.bytes[r]
+                    for b in bits(view.readers[j] & mask)
+                    if view.made[b] & found
+                    for r in bits(view.made[b])
+                )
+                if grown > view.bytes[j]:
+                    found |= 1 << j
+        return found
+
+
+def _stored(view: View) -> int:
+    """Tensors that are in memory in every plan: delivered, or read from there."""
+    found = view.delivered
+    for i, pattern in enumerate(view.patterns):
+        if pattern is Pattern.OPAQUE:
+            found |= view.reads[i]
+        elif pattern in ANCHORS:
+            for j in bits(view.reads[i]):
+                if view.nodes[view.maker[j]].op != "transpose":
+                    found |= 1 << j
+    return found

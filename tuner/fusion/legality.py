@@ -1,0 +1,212 @@
+"""May these nodes be one kernel? The answer is a family, or a reason in one line.
+
+Two rule sets. `reference` is the legality of the fusion patterns, word for word: the
+user's nodes whole, no prologue, one anchor a kernel. `full` is what our kernel
+families and the libraries can do; in it a user's node may be split.
+
+Legality speaks about one kernel. Whether kernels can be run in some order is the
+partition's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cost_model.device import Device
+from tuner.fusion.library import library_fault
+from tuner.fusion.rows import row_fault
+from tuner.fusion.view import View, bits
+from tuner.ir.graph import Graph, Node, Region
+from tuner.ir.ops import Pattern
+from tuner.plan import Family
+
+Profile = Literal["reference", "full"]
+LibraryKind = Literal["session", "epilogue"]
+
+ANCHORS: Final = frozenset({Pattern.CONTRACTION, Pattern.WINDOW})
+POINTER_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Resource walls of a kernel: legality, not cost. None is no wall.
+
+    Attributes:
+        max_nodes: primitives in a generated kernel; what compiling it may take.
+        max_arguments: tensors that a kernel reads or writes.
+        max_reductions: reductions in a generated kernel.
+        library: what one library call can be: `session` runs any small graph (ONNX
+            Runtime on a CPU), `epilogue` a contraction with what cuBLAS and cuDNN fuse.
+        max_library_anchors: contractions and windows in one library call.
+    """
+
+    max_nodes: int | None = None
+    max_arguments: int | None = None
+    max_reductions: int | None = None
+    library: LibraryKind = "epilogue"
+    max_library_anchors: int = 1
+
+    @classmethod
+    def none(cls) -> Limits:
+        """No walls: what the pattern goldens are stated for."""
+        return cls()
+
+    @classmethod
+    def of(cls, device: Device) -> Limits:
+        """The walls of a device.
+
+        96 tensors and 8 reductions are XLA's limits for one GPU fusion
+        (`xla/service/gpu/gpu_fusible.cc`); 64 nodes are Inductor's greatest fusion
+        (`torch/_inductor/config.py`, `max_fusion_size`).
+        """
+        on_cpu = device.kind == "cpu"
+        return cls(
+            max_nodes=64,
+            max_arguments=min(96, device.max_argument_bytes // POINTER_BYTES),
+            max_reductions=8,
+            library="session" if on_cpu else "epilogue",
+            max_library_anchors=4 if on_cpu else 1,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a region cannot be one kernel."""
+
+    reason: str
+
+
+def check(
+    graph: Graph, region: Region, *, profile: Profile, limits: Limits | None = None
+) -> Family | Refusal:
+    """The family that can run a region, or the reason why none can.
+
+    Args:
+        graph: the whole graph.
+        region: nodes and outputs; reshapes in it are free.
+        profile: which rule set.
+        limits: resource walls; none by default.
+    """
+    rules = Rules(View(graph), profile, limits or Limits.none())
+    view = rules.view
+    outputs = view.tensor_mask(view.home[name] for name in region.outputs)
+    return rules.judge(view.node_mask(region.nodes), outputs)
+
+
+class Rules:
+    """One rule set over one graph, with its answers remembered."""
+
+    def __init__(self, view: View, profile: Profile, limits: Limits) -> None:
+        self.view = view
+        self.profile = profile
+        self.limits = limits
+        self._families: dict[int, Family | Refusal] = {}
+
+    def judge(self, mask: int, outputs: int) -> Family | Refusal:
+        """Structure and resources of a kernel that writes these outputs."""
+        if self.profile == "reference":
+            broken = self._split_composite(mask)
+            if broken is not None:
+                return broken
+        found = self.family(mask)
+        if isinstance(found, Refusal):
+            return found
+        return self._argument_wall(mask, outputs) or found
+
+    def family(self, mask: int) -> Family | Refusal:
+        """Structure alone: which family can run these nodes, whatever is written."""
+        found = self._families.get(mask)
+        if found is None:
+            found = self._families[mask] = self._family(mask)
+        return found
+
+    def _family(self, mask: int) -> Family | Refusal:
+        patterns = [self.view.patterns[i] for i in bits(mask)]
+        if not patterns:
+            return Refusal(reason="there is nothing to compute")
+        if Pattern.OPAQUE in patterns:
+            return self._opaque(mask)
+        anchors = sum(pattern in ANCHORS for pattern in patterns)
+        if anchors:
+            return self._library(mask, anchors)
+        return self._generated(mask, patterns.count(Pattern.REDUCTION))
+
+    def _opaque(self, mask: int) -> Family | Refusal:
+        if self._is_unit(mask):
+            return Family.OPAQUE
+        names = [n.name for n in self.nodes(mask) if n.op == "opaque"]
+        return Refusal(reason=f"{names[0]}: an opaque node must be alone")
+
+    def _library(self, mask: int, anchors: int) -> Family | Refusal:
+        if self._is_unit(mask):
+            return Family.LIBRARY
+        fault = library_fault(
+            self.view,
+            mask,
+            reference=self.profile == "reference",
+            session=self.limits.library == "session",
+            max_anchors=self.limits.max_library_anchors,
+            anchors=anchors,
+        )
+        return Refusal(reason=fault) if fault else Family.LIBRARY
+
+    def _generated(self, mask: int, reductions: int) -> Family | Refusal:
+        wall = self._size_wall(mask, reductions)
+        if wall is not None:
+            return wall
+        if not reductions:
+            return Family.POINTWISE
+        if not self._is_unit(mask):
+            fault = row_fault(self.view.graph, self.nodes(mask))
+            if fault:
+                return Refusal(reason=fault)
+        return Family.REDUCTION
+
+    def _is_unit(self, mask: int) -> bool:
+        """A single node, or a user's node whole under the reference rules."""
+        if mask & (mask - 1) == 0:
+            return True
+        if self.profile != "reference":
+            return False
+        return mask in self.view.composites.values()
+
+    def _split_composite(self, mask: int) -> Refusal | None:
+        for name, whole in self.view.composites.items():
+            if mask & whole and whole & ~mask:
+                return Refusal(reason=f"holds only a part of {name}")
+        return None
+
+    def _size_wall(self, mask: int, reductions: int) -> Refusal | None:
+        most, most_reductions = self.limits.max_nodes, self.limits.max_reductions
+        count = mask.bit_count()
+        if most is not None and count > most:
+            return Refusal(reason=f"{count} nodes; a kernel may hold {most}")
+        if most_reductions is not None and reductions > most_reductions:
+            return Refusal(
+                reason=f"{reductions} reductions; a kernel may hold {most_reductions}"
+            )
+        return None
+
+    def _argument_wall(self, mask: int, outputs: int) -> Refusal | None:
+        most = self.limits.max_arguments
+        if most is None:
+            return None
+        count = outputs.bit_count() + self.view.needs(mask).bit_count()
+        if count + 3 * mask.bit_count() > most:  # cheap test first
+            given = {n for i in bits(mask) for n in self.view.given[i]}
+            graph = self.view.graph
+            count += sum(not _is_literal(graph, name) for name in given)
+        if count > most:
+            return Refusal(reason=f"{count} tensors; a kernel may take {most}")
+        return None
+
+    def nodes(self, mask: int) -> Sequence[Node]:
+        """The nodes of a mask with the reshapes between them, in graph order."""
+        names = self.view.region(mask, 0).nodes
+        return [self.view.graph.by_name[name] for name in names]
+
+
+def _is_literal(graph: Graph, name: str) -> bool:
+    return name in graph.constants and graph.constants[name].size == 1

@@ -1,0 +1,234 @@
+"""Fusion groups by the rules of TVM's FuseOps, as a baseline to beat.
+
+Phase 0 joins an anchor with the element-wise nodes up to its post-dominator, and
+element-wise or broadcast nodes with theirs; phase 1 does so for injective nodes.
+(Phase 2 joins fields of tuples, which our graphs do not have.) A group has one
+result; a reduction never joins its reader.
+
+Source: apache/tvm, `src/relax/analysis/graph_partitioner.cc`, `RunFuse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tuner.fusion.legality import Refusal, Rules
+from tuner.fusion.order import runnable_order
+from tuner.fusion.view import View, bits
+from tuner.ir.ops import Pattern
+
+MAX_FUSE_DEPTH: Final = 256
+"""`relax.FuseOps.max_depth`."""
+
+_ELEMENTWISE, _BROADCAST, _INJECTIVE, _REDUCE, _ANCHOR, _OPAQUE = 0, 1, 2, 3, 4, 8
+_KINDS: Final = {
+    Pattern.ELEMENTWISE: _ELEMENTWISE,
+    Pattern.INJECTIVE: _INJECTIVE,
+    Pattern.REDUCTION: _REDUCE,
+    Pattern.CONTRACTION: _ANCHOR,
+    Pattern.WINDOW: _ANCHOR,
+    Pattern.OPAQUE: _OPAQUE,
+}
+_INTO_SINK: Final = frozenset({_ELEMENTWISE, _BROADCAST, _INJECTIVE, _REDUCE, _ANCHOR})
+
+
+def tvm_groups(rules: Rules, base: Sequence[int]) -> list[int]:
+    """TVM's groups, split where none of our families runs one.
+
+    Args:
+        rules: what our families can run.
+        base: node masks of the operators that TVM would see.
+    """
+    grouped = _Partitioner(rules.view, base).groups()
+    parts = [part for group in grouped for part in _legal_parts(rules, base, group)]
+    return _without_rings(rules.view, base, parts)
+
+
+class _Partitioner:
+    def __init__(self, view: View, base: Sequence[int]) -> None:
+        self.view = view
+        self.base = sorted(base, key=lambda mask: mask.bit_length())
+        self.unit_of = {i: u for u, mask in enumerate(self.base) for i in bits(mask)}
+        self.readers = [self._readers(u) for u in range(len(self.base))]
+        self.kinds = [self._kind(mask) for mask in self.base]
+        self.parent = list(range(len(self.base)))
+        self.sizes = [1] * len(self.base)
+        self.dominators: list[int | None] = [None] * len(self.base)
+        self.relations = [_OPAQUE] * len(self.base)
+        self._dominate()
+
+    def groups(self) -> list[int]:
+        """Node masks of the groups."""
+        for phase in (0, 1):
+            for u in range(len(self.base)):
+                self._visit(u, phase)
+        found: dict[int, int] = {}
+        for u, mask in enumerate(self.base):
+            root = self._root(u)
+            found[root] = found.get(root, 0) | mask
+        return list(found.values())
+
+    def _readers(self, u: int) -> tuple[int, ...]:
+        after = {
+            self.unit_of[r]
+            for i in bits(self.base[u])
+            for r in bits(self.view.after[i])
+        }
+        return tuple(sorted(after - {u}))
+
+    def _kind(self, mask: int) -> int:
+        kind = max(_KINDS[self.view.patterns[i]] for i in bits(mask))
+        if kind == _ELEMENTWISE and any(
+            self._edge_broadcasts(i, name)
+            for i in bits(mask)
+            for name in self.view.nodes[i].inputs
+        ):
+            return _BROADCAST
+        return kind
+
+    def _edge_broadcasts(self, i: int, name: str) -> bool:
+        types = self.view.graph.types
+        return types[name].shape != types[self.view.nodes[i].outputs[0]].shape
+
+    def _edge(self, u: int, reader: int) -> int:
+        """Relation of an operator to one that reads it."""
+        kind = self.kinds[reader]
+        if kind != _BROADCAST:
+            return kind
+        made = {n for i in bits(self.base[u]) for n in self.view.nodes[i].outputs}
+        broadcasts = any(
+            self.view.home[name] in made and self._edge_broadcasts(i, name)
+            for i in bits(self.base[reader])
+            for name in self.view.nodes[i].inputs
+        )
+        return _BROADCAST if broadcasts else _ELEMENTWISE
+
+    def _dominate(self) -> None:
+        """Immediate post-dominators, and the worst relation on the way there."""
+        depth = [1] * len(self.base)
+        for u in reversed(range(len(self.base))):
+            delivered = self.view.makes(self.base[u]) & self.view.delivered
+            if delivered or not self.readers[u]:
+                continue
+            meet: int | None = self.readers[u][0]
+            relation = self._edge(u, self.readers[u][0])
+            for reader in self.readers[u][1:]:
+                relation = max(relation, self._edge(u, reader))
+                meet, relation = self._meet(meet, reader, relation, depth)
+            self.dominators[u] = meet
+            self.relations[u] = relation
+            depth[u] = 1 if meet is None else depth[meet] + 1
+
+    def _meet(
+        self, a: int | None, b: int | None, relation: int, depth: list[int]
+    ) -> tuple[int | None, int]:
+        while a != b:
+            if a is None or b is None:
+                return None, _OPAQUE
+            if depth[a] >= depth[b]:
+                relation = max(relation, self.relations[a])
+                a = self.dominators[a]
+            else:
+                relation = max(relation, self.relations[b])
+                b = self.dominators[b]
+        return a, relation
+
+    def _root(self, u: int) -> int:
+        while self.parent[u] != u:
+            u = self.parent[u]
+        return u
+
+    def _visit(self, u: int, phase: int) -> None:
+        sink = self.dominators[u]
+        if sink is None or self._root(u) == self._root(sink):
+            return
+        allowed = self._condition(u, phase)
+        if allowed is None:
+            return
+        between = self._between(u, sink)
+        if not all(
+            allowed(self.kinds[self._root(v)], v == sink) for v in between - {u}
+        ):
+            return
+        roots = {self._root(v) for v in between}
+        if sum(self.sizes[r] for r in roots) <= MAX_FUSE_DEPTH:
+            self._commit(roots, self._root(sink))
+
+    def _condition(self, u: int, phase: int) -> Callable[[int, bool], bool] | None:
+        """What the nodes on the way to the post-dominator must be; None: no fusion."""
+        kind, relation = self.kinds[u], self.relations[u]
+        if kind == _ANCHOR:
+            if phase == 0 and relation == _ELEMENTWISE:
+                return lambda on_way, is_sink: on_way <= _BROADCAST
+        elif kind <= _BROADCAST:
+            if relation <= _REDUCE:
+                return lambda on_way, is_sink: (
+                    on_way in _INTO_SINK if is_sink else on_way <= _INJECTIVE
+                )
+        elif kind == _INJECTIVE and phase == 1:
+            return lambda on_way, is_sink: on_way <= _INJECTIVE
+        return None
+
+    def _between(self, u: int, sink: int) -> set[int]:
+        found: set[int] = set()
+        stack = [u]
+        while stack:
+            v = stack.pop()
+            if v not in found:
+                found.add(v)
+                if v != sink:
+                    stack.extend(self.readers[v])
+        return found
+
+    def _commit(self, roots: set[int], target: int) -> None:
+        for root in roots - {target}:
+            self.parent[root] = target
+            self.sizes[target] += self.sizes[root]
+            if self.kinds[root] == _ANCHOR:
+                self.kinds[target] = max(self.kinds[target], _ANCHOR)
+
+
+def _legal_parts(rules: Rules, base: Sequence[int], group: int) -> list[int]:
+    """Split a group so that our families can run every part."""
+    if _is_legal(rules, group):
+        return [group]
+    parts: list[int] = []
+    for unit in base:
+        if not unit & group:
+            continue
+        for at in reversed(range(len(parts))):
+            joined = parts[at] | unit
+            if _joins(rules.view, parts[at], unit) and _is_legal(rules, joined):
+                parts[at] = joined
+                break
+        else:
+            parts.append(unit)
+    return parts
+
+
+def _joins(view: View, part: int, unit: int) -> bool:
+    return any(view.after[i] & unit for i in bits(part))
+
+
+def _is_legal(rules: Rules, mask: int) -> bool:
+    view = rules.view
+    above = below = 0
+    for i in bits(mask):
+        above |= view.above[i]
+        below |= view.below[i]
+    if above & below & ~mask:
+        return False
+    return not isinstance(rules.judge(mask, view.wanted(mask)), Refusal)
+
+
+def _without_rings(view: View, base: Sequence[int], parts: list[int]) -> list[int]:
+    """Take kernels that wait for each other apart."""
+    needs = [view.needs(mask) for mask in parts]
+    makes = [view.makes(mask) for mask in parts]
+    _, stuck = runnable_order(needs, makes)
+    if not stuck:
+        return parts
+    kept = [mask for k, mask in enumerate(parts) if k not in stuck]
+    apart = [unit for k in stuck for unit in base if unit & parts[k]]
+    return kept + apart

@@ -1,0 +1,214 @@
+"""A graph as the fusion planner sees it: computing nodes, home tensors, bit masks.
+
+Bit `i` of a node mask is `View.nodes[i]`; bit `j` of a tensor mask is
+`View.tensors[j]`. Reshapes are not nodes here: a reshaped tensor is another name for
+its source, its *home*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+from tuner.ir.graph import Graph, Node, Region
+from tuner.ir.ops import OPS, Pattern
+
+ALIAS: Final = "reshape"
+"""The one operator whose result is its operand under another shape."""
+FREE_ELEMENTS: Final = 64
+"""Constants and weights of at most this many elements cost nothing to read.
+
+Source: the metric of the fusion patterns, which `tuner.fusion.traffic` counts.
+"""
+
+
+def bits(mask: int) -> Iterator[int]:
+    """Positions of the bits that are set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def homes(graph: Graph) -> Mapping[str, str]:
+    """The home of every tensor: itself, or what it is a reshape of."""
+    found = {name: name for name in graph.types}
+    for node in graph.nodes:
+        if node.op == ALIAS:
+            found[node.outputs[0]] = found[node.inputs[0]]
+    return found
+
+
+class View:
+    """Index of one graph. Nothing in it changes after it is made.
+
+    Attributes:
+        graph: the graph.
+        nodes: nodes that compute, in graph order: all but reshapes and dead nodes.
+        tensors: home tensors that these nodes make, in graph order.
+        home: every tensor's home.
+        maker: node index of every tensor in `tensors`, by position.
+        made: tensor mask of what each node makes.
+        reads: tensor mask of what each node reads of other nodes.
+        given: graph inputs, weights and constants that each node reads, by home.
+        readers: node mask of who reads each tensor.
+        before, after: node mask of direct predecessors and successors.
+        above, below: node mask of all predecessors and successors.
+        delivered: tensor mask of the graph outputs.
+        patterns: behaviour of each node under fusion.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.home = homes(graph)
+        live = _live(graph)
+        self.nodes = tuple(n for n in graph.nodes if n.op != ALIAS and n.name in live)
+        self.patterns = tuple(OPS[node.op].pattern for node in self.nodes)
+        self.index = {node.name: i for i, node in enumerate(self.nodes)}
+        self.tensors = tuple(out for node in self.nodes for out in node.outputs)
+        self.place = {name: j for j, name in enumerate(self.tensors)}
+        self.maker = tuple(i for i, node in enumerate(self.nodes) for _ in node.outputs)
+        self.made = tuple(self.tensor_mask(node.outputs) for node in self.nodes)
+        self._link()
+        self.delivered = self.tensor_mask(self.home[name] for name in graph.outputs)
+        self.bytes = tuple(graph.types[name].bytes for name in self.tensors)
+        self._positions = {node.name: k for k, node in enumerate(graph.nodes)}
+        self._aliases = tuple(self._aliases_of(node) for node in self.nodes)
+        self._free = self._free_tensors()
+
+    def _link(self) -> None:
+        reads, given = [], []
+        for node in self.nodes:
+            sources = dict.fromkeys(self.home[name] for name in node.inputs)
+            reads.append(self.tensor_mask(s for s in sources if s in self.place))
+            given.append(tuple(s for s in sources if s not in self.place))
+        self.reads = tuple(reads)
+        self.given = tuple(given)
+        readers = [0] * len(self.tensors)
+        before, above = [0] * len(self.nodes), [0] * len(self.nodes)
+        after, below = [0] * len(self.nodes), [0] * len(self.nodes)
+        for i, mask in enumerate(reads):
+            for j in bits(mask):
+                readers[j] |= 1 << i
+                before[i] |= 1 << self.maker[j]
+            for p in bits(before[i]):
+                above[i] |= above[p] | 1 << p
+                after[p] |= 1 << i
+        for i in reversed(range(len(self.nodes))):
+            for s in bits(after[i]):
+                below[i] |= below[s] | 1 << s
+        self.readers = tuple(readers)
+        self.before, self.after = tuple(before), tuple(after)
+        self.above, self.below = tuple(above), tuple(below)
+
+    def _aliases_of(self, node: Node) -> tuple[str, ...]:
+        """Reshapes between the home tensors that a node reads and the node."""
+        found: dict[str, None] = {}
+        for name in node.inputs:
+            maker = self.graph.producer(name)
+            while maker is not None and maker.op == ALIAS:
+                found[maker.name] = None
+                maker = self.graph.producer(maker.inputs[0])
+        return tuple(found)
+
+    def _free_tensors(self) -> frozenset[str]:
+        fixed = (*self.graph.weights, *self.graph.constants)
+        types = self.graph.types
+        return frozenset(n for n in fixed if types[n].elements <= FREE_ELEMENTS)
+
+    def is_free(self, tensor: str) -> bool:
+        """Whether reading this tensor from memory costs nothing."""
+        return tensor in self._free
+
+    @cached_property
+    def everything(self) -> int:
+        """Mask of all nodes."""
+        return (1 << len(self.nodes)) - 1
+
+    @cached_property
+    def composites(self) -> Mapping[str, int]:
+        """Node mask of every user's node that was taken apart, by its name."""
+        found: dict[str, int] = {}
+        for i, node in enumerate(self.nodes):
+            if node.composite:
+                found[node.composite] = found.get(node.composite, 0) | 1 << i
+        return found
+
+    def tensor_mask(self, names: Iterable[str]) -> int:
+        """Mask of home tensors; names that no node makes are left out."""
+        mask = 0
+        for name in names:
+            place = self.place.get(name)
+            if place is not None:
+                mask |= 1 << place
+        return mask
+
+    def node_mask(self, names: Iterable[str]) -> int:
+        """Mask of nodes; reshapes and dead nodes are left out."""
+        mask = 0
+        for name in names:
+            place = self.index.get(name)
+            if place is not None:
+                mask |= 1 << place
+        return mask
+
+    def has(self, mask: int, pattern: Pattern) -> bool:
+        """Whether a node of the mask behaves so."""
+        return any(self.patterns[i] is pattern for i in bits(mask))
+
+    def makes(self, mask: int) -> int:
+        """Tensors that the nodes make."""
+        found = 0
+        for i in bits(mask):
+            found |= self.made[i]
+        return found
+
+    def needs(self, mask: int) -> int:
+        """Tensors that the nodes read and do not make."""
+        found = 0
+        for i in bits(mask):
+            found |= self.reads[i]
+        return found & ~self.makes(mask)
+
+    def wanted(self, mask: int) -> int:
+        """Tensors that the nodes make and that others read or the graph delivers."""
+        found = 0
+        for i in bits(mask):
+            for j in bits(self.made[i]):
+                if self.readers[j] & ~mask or self.delivered >> j & 1:
+                    found |= 1 << j
+        return found
+
+    def trimmed(self, mask: int, outputs: int) -> int:
+        """The nodes of the mask that the outputs depend on, within the mask."""
+        kept = 0
+        wanted = outputs
+        for i in reversed(list(bits(mask))):
+            if self.made[i] & wanted:
+                kept |= 1 << i
+                wanted |= self.reads[i]
+        return kept
+
+    def region(self, mask: int, outputs: int) -> Region:
+        """The region of these nodes with the reshapes that they read through."""
+        names: dict[str, None] = {}
+        for i in bits(mask):
+            for alias in self._aliases[i]:
+                names[alias] = None
+            names[self.nodes[i].name] = None
+        ordered = sorted(names, key=self._positions.__getitem__)
+        return Region(
+            nodes=tuple(ordered),
+            outputs=tuple(self.tensors[j] for j in bits(outputs)),
+        )
+
+
+def _live(graph: Graph) -> frozenset[str]:
+    wanted = set(graph.outputs)
+    live = set()
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.outputs):
+            wanted.update(node.inputs)
+            live.add(node.name)
+    return frozenset(live)
