@@ -73,6 +73,11 @@ class CudaBackend:
         self._limits = properties
         self._error = self._cupy.cuda.driver.CUDADriverError
 
+    @classmethod
+    def open(cls, index: int) -> CudaBackend:
+        """Open the GPU of that number."""
+        return cls(index)
+
     def allocate(self, size_bytes: int) -> Memory:
         """Device memory."""
         return self._cupy.empty(max(size_bytes, 1), dtype=np.uint8)

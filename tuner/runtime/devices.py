@@ -22,17 +22,18 @@ DEVICES: Final = tuple(_CLASSES)
 
 
 def open_backend(device: str) -> Backend:
-    """Open a device by name: cpu, opencl, cuda or null.
+    """Open a device by name: cpu, opencl, cuda or null, and a number as in cuda:1.
 
     Raises:
         UnknownTarget: no back end has this name.
         DeviceUnavailable: the device or its driver is not there.
     """
-    if device not in _CLASSES:
+    kind, _, number = device.partition(":")
+    if kind not in _CLASSES or not (number or "0").isdecimal():
         raise UnknownTarget(
             device, "no such device", hint=f"one of {', '.join(DEVICES)}"
         )
-    module, name = _CLASSES[device]
-    made: Any = getattr(importlib.import_module(module), name)()
-    backend: Backend = made
+    module, name = _CLASSES[kind]
+    made: Any = getattr(importlib.import_module(module), name)
+    backend: Backend = made.open(int(number or "0"))
     return backend

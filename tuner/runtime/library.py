@@ -6,6 +6,7 @@ kernels would stop each other.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -304,14 +305,12 @@ def _as_ort_value(runtime: Any, array: Array, kind: str) -> Any:
 
 
 def _as_array(value: Any) -> Array:
-    """Copy of a result; bf16 comes as bit patterns."""
+    """Copy of a result; bf16, which NumPy does not know, comes as bit patterns."""
     if value.data_type() != "tensor(bfloat16)":
         array: Array = value.numpy()
         return array
-    import ml_dtypes  # noqa: PLC0415
-
-    del ml_dtypes
-    return np.asarray(value.numpy()).view(np.uint16)
+    content = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(content, np.uint16).reshape(value.shape())
 
 
 def _promote(

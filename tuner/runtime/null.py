@@ -58,6 +58,12 @@ class NullBackend:
         self._behaviours = {canary("opencl").entry: _canary, **behaviours}
         self._launch_seconds = launch_seconds
 
+    @classmethod
+    def open(cls, index: int) -> NullBackend:
+        """A null device; there are as many as one likes."""
+        del index
+        return cls()
+
     def allocate(self, size_bytes: int) -> Memory:
         """Page-aligned bytes."""
         return aligned_bytes(size_bytes)

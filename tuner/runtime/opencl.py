@@ -128,6 +128,20 @@ class OpenCLBackend:
         self.toolchain = f"{self._device.platform.name} {self._device.driver_version}"
         self.alignment_bytes = max(128, self._device.mem_base_addr_align // 8)
 
+    @classmethod
+    def open(cls, index: int) -> OpenCLBackend:
+        """Open the device of that number, the best-liked first.
+
+        Raises:
+            DeviceUnavailable: there are not so many devices.
+        """
+        found = devices()
+        if index >= len(found):
+            raise DeviceUnavailable(
+                "opencl", f"{len(found)} devices, no number {index}", hint=_CURE
+            )
+        return cls(found[index])
+
     def allocate(self, size_bytes: int) -> Memory:
         """Page-aligned host memory on a CPU, else device memory."""
         size_bytes = max(size_bytes, 1)
