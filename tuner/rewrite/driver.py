@@ -8,7 +8,7 @@ from typing import Final
 from tuner.ir.graph import Graph, Node
 from tuner.ir.ops import OPS
 from tuner.ir.verify import verify
-from tuner.rewrite import constants, layout, scale
+from tuner.rewrite import constants, layout, pushes, scale
 from tuner.rewrite.draft import Draft
 from tuner.rewrite.hoist import Rewritten, hoist
 from tuner.rewrite.rule import Rule, Value, View
@@ -36,6 +36,8 @@ RULES: Final[tuple[Rule, ...]] = (
     layout.RESHAPE,
     layout.TRANSPOSE,
     layout.TRANSPOSE_ACROSS_UNITS,
+    pushes.TRANSPOSE_AROUND_WORK,
+    pushes.REDUCED_TRANSPOSE,
     layout.EXPAND,
     layout.EXPANDED_OPERAND,
     layout.EXPANDED_BATCH,
@@ -51,6 +53,7 @@ RULES: Final[tuple[Rule, ...]] = (
     scale.SCALED_MATMUL,
     scale.SCALED_SUM,
     scale.SUMMED_SHIFTS,
+    scale.SCALED_VIEW,
 )
 """Every rewrite, in the order in which it is tried at a node."""
 

@@ -115,13 +115,16 @@ def _is(node: Node | None, op: str) -> bool:
 
 
 def _expand(node: Node, view: View) -> Value | None:
-    """An expand to the same shape vanishes, an expand of an expand is one."""
+    """One expand for two, a reshape for one that adds unit axes, none for none."""
     wanted = view.type(node.outputs[0])
     source = node.inputs[0]
-    if view.type(source) == wanted:
-        return source
     inner = _source(view.maker(source), "expand")
-    return None if inner is None else fitted(view, inner, wanted)
+    if inner is not None:
+        return fitted(view, inner, wanted)
+    shape = view.type(source).shape
+    if without_units(shape) == without_units(wanted.shape):
+        return fitted(view, source, wanted)
+    return None
 
 
 def _expanded_operand(node: Node, view: View) -> Value | None:

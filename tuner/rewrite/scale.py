@@ -136,6 +136,36 @@ def _scaled_sum(node: Node, view: View) -> Value | None:
     return None
 
 
+def _scaled_view(node: Node, view: View) -> Value | None:
+    """A single factor on a reshaped or transposed linear layer reaches the layer."""
+    places = (0, 1) if node.op == "mul" else (0,)
+    for place in places:
+        name, scale = node.inputs[place], node.inputs[1 - place]
+        layout = view.maker(name)
+        if layout is None or layout.op not in ("reshape", "transpose"):
+            continue
+        single = all(extent == 1 for extent in view.type(scale).shape)
+        same = view.type(name) == view.type(node.outputs[0])
+        if single and same and _ends_in_layer(name, scale, view):
+            inner = Make(node.op, (layout.inputs[0], reshaped(scale, ())))
+            return Make(layout.op, (inner,), layout.attributes)
+    return None
+
+
+def _ends_in_layer(name: str, scale: str, view: View) -> bool:
+    """Whether layout alone lies between a tensor and a layer that takes the scale."""
+    while view.read_once(name):
+        maker = view.maker(name)
+        if maker is None:
+            return False
+        if maker.op not in ("reshape", "transpose"):
+            probe = Node(name="", op="mul", inputs=(name, scale), outputs=(name,))
+            rules = (_scaled_matmul, _scaled_sum, _scaled_conv)
+            return any(rule(probe, view) is not None for rule in rules)
+        name = maker.inputs[0]
+    return False
+
+
 def _on(node: Node, first: str, second: str) -> Node:
     return Node(
         name=node.name, op=node.op, inputs=(first, second), outputs=node.outputs
@@ -174,6 +204,9 @@ SCALED_MATMUL: Final = Rule(
 )
 SCALED_SUM: Final = Rule(
     name="scale-below-bias", ops=_SCALES, rewrite=_scaled_sum, exact=False
+)
+SCALED_VIEW: Final = Rule(
+    name="scale-below-layout", ops=_SCALES, rewrite=_scaled_view, exact=False
 )
 SUMMED_SHIFTS: Final = Rule(
     name="bias-after-bias",

@@ -30,6 +30,8 @@ def fitted(view: View, tensor: str, wanted: TensorType) -> Value | None:
         return None
     if joined(given.shape, wanted.shape) != wanted.shape:
         return None
+    if without_units(given.shape) == without_units(wanted.shape):
+        return reshaped(tensor, wanted.shape)
     return Make("expand", (tensor,), attributes(shape=wanted.shape))
 
 
