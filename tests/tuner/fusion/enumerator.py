@@ -1,0 +1,90 @@
+"""The least cost of any legal plan, by trying everything.
+
+It shares only `legality.check` with the planner. Every set of nodes with every set of
+results is tried as a kernel; a plan is a way through the sets of written tensors, from
+none to all that are delivered, and recomputation and order come by themselves: a
+kernel can run when what it reads is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+import numpy as np
+
+from tuner.fusion.legality import Profile, Refusal, check
+from tuner.ir.graph import Graph, Node, Region
+
+Price = Callable[[Region], float]
+
+
+def least_cost(graph: Graph, price: Price, profile: Profile) -> float:
+    """Cost of the cheapest plan."""
+    home = {name: name for name in graph.types}
+    for node in graph.nodes:
+        if node.op == "reshape":
+            home[node.outputs[0]] = home[node.inputs[0]]
+    computing = [node for node in graph.nodes if node.op != "reshape"]
+    bit = {n.outputs[0]: 1 << k for k, n in enumerate(computing)}
+    goal = sum({bit[home[o]] for o in graph.outputs if home[o] in bit})
+    kernels = list(_kernels(graph, computing, home, bit, price, profile))
+    needs, makes = (np.array([k[p] for k in kernels], dtype=np.int64) for p in (0, 1))
+    costs = np.array([k[2] for k in kernels])
+    best = np.full(1 << len(computing), np.inf)
+    best[0] = 0.0
+    for state in range(len(best)):
+        if np.isfinite(best[state]):
+            fits = ((needs & ~state) == 0) & ((makes & ~state) != 0)
+            np.minimum.at(best, state | makes[fits], best[state] + costs[fits])
+    return float(min(best[s] for s in range(len(best)) if s & goal == goal))
+
+
+def _kernels(
+    graph: Graph,
+    computing: list[Node],
+    home: dict[str, str],
+    bit: dict[str, int],
+    price: Price,
+    profile: Profile,
+) -> Iterator[tuple[int, int, float]]:
+    for size in range(1, len(computing) + 1):
+        for chosen in combinations(computing, size):
+            made = {node.outputs[0] for node in chosen}
+            reads = {home[i] for node in chosen for i in node.inputs} - made
+            nodes = _with_reshapes(graph, chosen)
+            whole = Region(nodes=nodes, outputs=tuple(n.outputs[0] for n in chosen))
+            if isinstance(check(graph, whole, profile=profile), Refusal):
+                continue
+            for outputs in _output_sets(chosen, home):
+                region = Region(nodes=nodes, outputs=outputs)
+                yield (
+                    sum(bit.get(name, 0) for name in reads),
+                    sum(bit[name] for name in outputs),
+                    price(region),
+                )
+
+
+def _with_reshapes(graph: Graph, chosen: tuple[Node, ...]) -> tuple[str, ...]:
+    names = {node.name for node in chosen}
+    for node in reversed(graph.nodes):
+        if node.op == "reshape" and any(
+            node.outputs[0] in graph.by_name[n].inputs for n in names
+        ):
+            names.add(node.name)
+    return tuple(node.name for node in graph.nodes if node.name in names)
+
+
+def _output_sets(
+    chosen: tuple[Node, ...], home: dict[str, str]
+) -> Iterator[tuple[str, ...]]:
+    """Results to write such that every node is of use."""
+    made = [node.outputs[0] for node in chosen]
+    for size in range(1, len(made) + 1):
+        for outputs in combinations(made, size):
+            useful = set(outputs)
+            for node in reversed(chosen):
+                if node.outputs[0] in useful:
+                    useful.update(home[i] for i in node.inputs)
+            if useful.issuperset(made):
+                yield outputs
