@@ -1,4 +1,4 @@
-# ruff: noqa: PLR0915, E501
+# ruff: noqa: PLR0915
 """First tables.
 
 Revision: 0001

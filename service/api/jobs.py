@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from service.api.context import Context, ContextDep
 from service.api.problems import told
-from service.api.schemas import JobBody
+from service.api.schemas import JobBody, JobDetail
 from service.errors import JobEnded, JobNotFound
 from service.store import jobs
 from service.store.jobs import Event, Job, State
@@ -79,9 +79,10 @@ JobDep = Annotated[Job, Depends(existing_job)]
     summary="Read a job",
     responses=told(404, 422, 503),
 )
-def get_job(job: JobDep) -> JobBody:
-    """State and progress of a job."""
-    return JobBody.of(job)
+def get_job(job: JobDep) -> JobDetail:
+    """State and progress of a job, and the names of its submitter's model."""
+    names = {id_: list(told) for id_, told in job.request.names.items()}
+    return JobDetail(**JobBody.of(job).model_dump(), names=names)
 
 
 @router.delete(

@@ -100,3 +100,13 @@ class JobBody(BaseModel):
             budget_trials=request.budget_trials,
             cancel_requested=job.cancel_requested,
         )
+
+
+class JobDetail(JobBody):
+    """A tuning job with the way back to names.
+
+    Attributes:
+        names: canonical id -> names in the model that was handed in.
+    """
+
+    names: dict[str, list[str]]

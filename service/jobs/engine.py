@@ -143,11 +143,15 @@ class Engine:
             notification_listener_polling_interval_sec=1.0,
         )
         DBOS(config=config)
-        DBOS.workflow(
+
+        @DBOS.workflow(
             name=WORKFLOW,
             max_recovery_attempts=MAX_RECOVERIES,
             serialization_type=WorkflowSerializationFormat.PORTABLE,
-        )(self._workflow)
+        )
+        def tune(job: str) -> str:
+            return self._work(job)
+
         DBOS.listen_queues(list(self._queues))
         DBOS.launch()
         for queue in self._queues:
@@ -163,7 +167,7 @@ class Engine:
         self._idle.wait(patience_seconds)
         DBOS.destroy(destroy_registry=True)
 
-    def _workflow(self, job: str) -> str:
+    def _work(self, job: str) -> str:
         self._idle.clear()
         self.job = job
         try:

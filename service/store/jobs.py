@@ -280,7 +280,7 @@ def count(session: Session) -> Mapping[State, int]:
     rows = session.execute(
         select(JobRow.state, func.count()).group_by(JobRow.state)
     ).all()
-    found: dict[str, int] = dict(row.tuple() for row in rows)
+    found: dict[str, int] = {row[0]: row[1] for row in rows}
     return {state: found.get(state, 0) for state in STATES}
 
 

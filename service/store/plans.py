@@ -237,7 +237,7 @@ def count(session: Session) -> Mapping[str, int]:
     rows = session.execute(
         select(PlanPointerRow.evidence, func.count()).group_by(PlanPointerRow.evidence)
     ).all()
-    return dict(row.tuple() for row in rows)
+    return {row[0]: row[1] for row in rows}
 
 
 def existing(session: Session, keys: Collection[str]) -> frozenset[str]:

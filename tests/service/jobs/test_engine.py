@@ -1,0 +1,129 @@
+"""Tests of the job engine: durable, exactly one worker, left and taken up again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.errors import WorkerUnavailable
+from service.jobs.engine import Engine, JobQueue, Step
+from service.store import Database
+from tests.service.jobs import counting
+
+ROOT = Path(__file__).parents[3]
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for a condition, but not for ever."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def enqueue(database: Database, *jobs: str) -> None:
+    """Queue jobs for the counting worker."""
+    queue = JobQueue(database)
+    with database.write() as session:
+        for job in jobs:
+            queue.enqueue(session, job, counting.QUEUE)
+    queue.close()
+
+
+def test_a_killed_worker_goes_on_at_the_last_finished_step(
+    url: str, database: Database, tmp_path: Path
+) -> None:
+    """After kill -9 the finished steps are not run again, and the job ends once."""
+    log = tmp_path / "log"
+    log.touch()
+    command = [sys.executable, "-m", "tests.service.jobs.counting", url, str(log)]
+    enqueue(database, "job-1")
+    with subprocess.Popen([*command, "6", "0.3"], cwd=ROOT) as first:
+        until(lambda: len(log.read_text().splitlines()) >= 2)
+        first.send_signal(signal.SIGKILL)
+    with subprocess.Popen([*command, "6", "0.0"], cwd=ROOT) as second:
+        until(lambda: "done" in log.read_text())
+        second.send_signal(signal.SIGKILL)
+    lines = log.read_text().splitlines()
+    assert lines == [*(f"job-1 {number}" for number in range(6)), "job-1 done"]
+
+
+def test_a_drained_job_goes_on_after_a_restart(url: str, database: Database) -> None:
+    """Stopping leaves a job between two steps; the next start finishes it."""
+    ran: list[str] = []
+    under_way, go_on = threading.Event(), threading.Event()
+
+    def first(job: str, step: Step) -> str:
+        step("one", lambda: ran.append("one"))
+        under_way.set()
+        go_on.wait(10)
+        step("two", lambda: ran.append("two"))
+        return "succeeded"
+
+    enqueue(database, "job-1")
+    engine = Engine(url=url, executor="h/null", queues=(counting.QUEUE,), run=first)
+    engine.start()
+    assert under_way.wait(20)
+    threading.Timer(0.3, go_on.set).start()
+    engine.stop(patience_seconds=5)
+    assert ran == ["one"]
+
+    ended = threading.Event()
+
+    def second(job: str, step: Step) -> str:
+        step("one", lambda: ran.append("again"))
+        step("two", lambda: ran.append("two"))
+        ended.set()
+        return "succeeded"
+
+    engine = Engine(url=url, executor="h/null", queues=(counting.QUEUE,), run=second)
+    engine.start()
+    assert ended.wait(20)
+    engine.stop(patience_seconds=5)
+    assert ran == ["one", "two"]
+
+
+def test_a_job_whose_transaction_fails_is_never_run(
+    url: str, database: Database
+) -> None:
+    """Queueing is part of the caller's transaction."""
+    ran: list[str] = []
+    queue = JobQueue(database)
+
+    def fail() -> None:
+        with database.write() as session:
+            queue.enqueue(session, "never", counting.QUEUE)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    queue.close()
+    enqueue(database, "job-1", "job-2")
+
+    def run(job: str, step: Step) -> str:
+        ran.append(job)
+        return "succeeded"
+
+    engine = Engine(url=url, executor="h/null", queues=(counting.QUEUE,), run=run)
+    engine.start()
+    until(lambda: len(ran) == 2)
+    engine.stop(patience_seconds=5)
+    assert ran == ["job-1", "job-2"]
+
+
+def test_a_queue_that_nobody_ever_served_is_refused(database: Database) -> None:
+    """A job that would wait for ever is not taken."""
+    queue = JobQueue(database)
+    with (
+        pytest.raises(WorkerUnavailable, match="no worker ever offered"),
+        database.read() as session,
+    ):
+        queue.require(session, "tune.cuda.sm_90")
+    queue.close()

@@ -1,0 +1,34 @@
+"""Databases for the tests of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from service.store import Database, connect, upgrade
+
+NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def now() -> datetime:
+    """The moment at which the tests happen."""
+    return NOW
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Address of a database that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'data' / 'fuseplan.db'}"
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    """An empty database with all tables."""
+    upgrade(url)
+    opened = connect(url, busy_timeout_seconds=0.2)
+    yield opened
+    opened.close()

@@ -1,0 +1,96 @@
+"""Tests of plans and blobs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from sqlalchemy import func, select
+
+from service.store import Database, blobs, plans
+from service.store.blobs import Blob, BlobRow
+from service.store.errors import BrokenReference
+from tests.service.store.samples import KEY, identity, register, revision
+
+
+def test_the_best_evidence_is_found_first(database: Database, now: datetime) -> None:
+    """A measured plan is served before a compiled and an analytic one."""
+    with database.write() as session:
+        register(session, now)
+        plans.publish(session, KEY, revision(b"1"), now=now)
+        plans.publish(session, KEY, revision(b"2", "measured", 9.0), now=now)
+        plans.publish(session, KEY, revision(b"3", "compiled"), now=now)
+    with database.read() as session:
+        best = plans.find(session, KEY)
+        analytic = plans.find(session, KEY, ("analytic",))
+    assert best is not None
+    assert analytic is not None
+    assert (best.body, analytic.body) == (b"2", b"1")
+
+
+def test_a_slower_plan_never_replaces_a_faster_one(
+    database: Database, now: datetime
+) -> None:
+    """It is kept in the history, and the pointer stays."""
+    with database.write() as session:
+        register(session, now)
+        for number, seconds in enumerate((3.0, 2.0, 2.0, 5.0)):
+            body = f"{number}".encode()
+            plans.publish(session, KEY, revision(body, "measured", seconds), now=now)
+        best = plans.find(session, KEY)
+        history = plans.history(session, KEY)
+    assert best is not None
+    assert best.body == b"1"
+    assert [one.revision for one in history] == [1, 2, 3, 4]
+
+
+def test_equal_plans_are_stored_once(database: Database, now: datetime) -> None:
+    """Publishing the same bytes again changes nothing."""
+    with database.write() as session:
+        register(session, now)
+        first = plans.publish(session, KEY, revision(), now=now)
+        again = plans.publish(session, KEY, revision(), now=now)
+        stored = session.scalar(select(func.count()).select_from(BlobRow))
+    assert first == again
+    assert stored == 3  # the model, the plan, one source
+
+
+def test_a_plan_comes_with_everything_that_it_names(
+    database: Database, now: datetime
+) -> None:
+    """The kernel sources of a served plan are stored."""
+    made = revision()
+    with database.write() as session:
+        register(session, now)
+        plans.publish(session, KEY, made, now=now)
+    with database.read() as session:
+        assert blobs.find(session, made.blobs[0].digest) == made.blobs[0]
+
+
+def test_a_link_to_a_missing_blob_is_refused(database: Database, now: datetime) -> None:
+    """A blob cannot name another one that is not stored."""
+    parent = Blob.of(b"parent", "text/plain")
+    with database.write() as session:
+        blobs.put(session, (parent,), now=now)
+        with pytest.raises(BrokenReference, match="not stored"):
+            blobs.link(session, parent.digest, ["0" * 64])
+
+
+def test_an_unknown_key_has_no_plan(database: Database) -> None:
+    """Nothing is found, and nobody knows what the key stands for."""
+    with database.read() as session:
+        assert plans.find(session, KEY) is None
+        assert plans.identity(session, KEY) is None
+
+
+def test_counts_and_lists(database: Database, now: datetime) -> None:
+    """Plans are counted by evidence and listed with their best pointer."""
+    with database.write() as session:
+        register(session, now)
+        plans.publish(session, KEY, revision(b"1"), now=now)
+        plans.publish(session, KEY, revision(b"2", "measured"), now=now)
+        newest = plans.newest(session)
+        assert plans.count(session) == {"analytic": 1, "measured": 1}
+        assert plans.existing(session, [KEY, "c" * 64]) == {KEY}
+    assert [one.identity for one in newest] == [identity()]
+    assert newest[0].pointer.evidence == "measured"

@@ -1,0 +1,105 @@
+"""Tests of the tables and their upgrade."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic import command
+from sqlalchemy import text
+
+from service.store import Database, StoreUnavailable, connect, upgrade
+from service.store import plans as plan_store
+from service.store.schema import (
+    METADATA,
+    configuration,
+    newest_revision,
+    revision,
+)
+from tests.service.store import samples
+
+STORED = Path(__file__).parent / "stored"
+
+
+def test_a_new_database_has_the_newest_revision(url: str) -> None:
+    """`upgrade` makes the folder, the file and every table."""
+    assert upgrade(url) == newest_revision()
+    database = connect(url)
+    with database.read() as session:
+        found = set(
+            session.scalars(text("SELECT name FROM sqlite_master WHERE type='table'"))
+        )
+    database.close()
+    assert set(METADATA.tables) <= found
+
+
+def test_upgrading_twice_changes_nothing(url: str) -> None:
+    """A second upgrade gives the same revision."""
+    assert upgrade(url) == upgrade(url)
+
+
+def test_migrations_make_exactly_the_tables_of_the_code(database: Database) -> None:
+    """Alembic finds no difference, and leaves tables that are not ours alone."""
+    with database.write() as session:
+        session.execute(text("CREATE TABLE workflow_status (id INTEGER)"))
+    config = configuration()
+    with database.writer.begin() as connection:
+        config.attributes["connection"] = connection
+        command.check(config)
+
+
+def test_an_upgrade_can_be_undone(database: Database) -> None:
+    """Going down to nothing removes every table of ours."""
+    config = configuration()
+    with database.writer.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+    assert revision(database) is None
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in STORED.glob("*.sql")))
+def test_a_stored_old_database_upgrades(name: str, tmp_path: Path) -> None:
+    """A file that an earlier version wrote keeps its plans."""
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript((STORED / f"{name}.sql").read_text())
+    url = f"sqlite:///{path}"
+    upgrade(url)
+    database = connect(url)
+    with database.read() as session:
+        found = plan_store.find(session, samples.KEY)
+    database.close()
+    assert found is not None
+    assert found.body == b'{"plan":"measured"}'
+
+
+def test_there_is_a_stored_database_of_each_revision() -> None:
+    """Each revision has its file, so that no upgrade goes untested."""
+    assert (STORED / f"{newest_revision()}.sql").exists()
+
+
+def test_a_database_from_the_future_is_refused(database: Database, url: str) -> None:
+    """A revision that this version does not know is never touched."""
+    with database.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StoreUnavailable, match="newer version") as caught:
+        upgrade(url)
+    assert caught.value.reason == "outdated"
+
+
+def test_a_failed_upgrade_leaves_nothing(url: str, tmp_path: Path) -> None:
+    """An upgrade that cannot take the lock stores nothing by halves."""
+    path = tmp_path / "data" / "fuseplan.db"
+    path.parent.mkdir()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA journal_mode = WAL")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable) as caught:
+        upgrade(url, busy_timeout_seconds=0.1)
+    other.execute("ROLLBACK")
+    tables = other.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    other.close()
+    assert caught.value.reason == "locked"
+    assert tables == 0
