@@ -1,0 +1,500 @@
+"""Building the scalar program of one group, backwards from what it stores.
+
+A tensor is asked for at an index map; its operator says at which maps it asks for
+its own inputs. Equal questions have one answer, so a value is computed once per
+index map. Rules are generators: they yield the questions and are sent the answers,
+which keeps a chain of a thousand nodes off Python's stack.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import numpy as np
+
+from tuner.ir.expr import Operand, parse
+from tuner.ir.inference import ints, whole
+from tuner.ir.ops import OPS, Pattern
+from tuner.ir.types import Array, DType
+from tuner.kernel.errors import CannotLower
+from tuner.kernel.index import (
+    ZERO,
+    Atom,
+    AtomKind,
+    Guard,
+    Guards,
+    Index,
+    Map,
+    Space,
+    flatten,
+    shifted,
+    times,
+)
+from tuner.kernel.nest import (
+    Apply,
+    Constant,
+    Load,
+    Reduced,
+    Reduction,
+    Select,
+    Store,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from tuner.ir.graph import Graph, Node
+
+UNROLLED_ELEMENTS: Final = 16
+"""Reductions of up to so many elements may be unrolled into one expression."""
+
+
+class Key(NamedTuple):
+    """A question: the element of a tensor at a map, needed where guards hold."""
+
+    tensor: str
+    map: Map
+    guards: Guards
+
+
+Rule = Generator[list[Key], list[int], int]
+
+HELD: Final[Mapping[DType, DType]] = MappingProxyType(
+    {dtype: dtype for dtype in DType} | {DType.F16: DType.F32, DType.BF16: DType.F32}
+)
+"""The dtype in which a thread holds a value of a tensor's dtype."""
+
+ACCUMULATED: Final[Mapping[DType, DType]] = MappingProxyType(
+    dict(HELD) | {DType.I8: DType.I32, DType.U8: DType.I32, DType.BOOL: DType.I32}
+)
+"""The dtype in which a reduction adds up; wrapping is the same in both."""
+
+
+class Frame(NamedTuple):
+    """How the reductions of a group lie in its loops.
+
+    Attributes:
+        embedded: for tensors that are tied to the reductions' rows, the map at
+            which each point of the loops finds its element.
+        framed: names of the reduction nodes that are loops; others are unrolled.
+        reduced: mask of the reduced loops.
+    """
+
+    embedded: Mapping[str, Map]
+    framed: frozenset[str]
+    reduced: int
+
+
+NO_FRAME: Final = Frame(MappingProxyType({}), frozenset(), 0)
+
+
+class Body:
+    """The growing list of values of one group."""
+
+    def __init__(
+        self, graph: Graph, slots: Mapping[str, int], space: Space, frame: Frame
+    ) -> None:
+        self.graph = graph
+        self.space = space
+        self.frame = frame
+        self.values: list[Value] = []
+        self.reductions: list[Reduction] = []
+        self.stores: list[Store] = []
+        self._slots = slots
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._answers: dict[Key, int] = {}
+        self._known: dict[tuple[object, ...], int] = {}
+        self._masks: list[int] = [1 << loop for loop in range(space.loops)]
+        self._aligned: dict[tuple[Map, tuple[int, ...], tuple[int, ...]], Map] = {}
+
+    def shape(self, tensor: str) -> tuple[int, ...]:
+        """Static shape of a tensor."""
+        shape = self._shapes.get(tensor)
+        if shape is None:
+            shape = self._shapes[tensor] = self.graph.types[tensor].static_shape
+        return shape
+
+    def store(self, tensor: str, source: Key, where: Map, guards: Guards) -> None:
+        """Compute a value and store it as an element of an output."""
+        number = self.ask(source)
+        value = self.values[number]
+        index = flatten(where, self.shape(tensor))
+        mask = self._mask(index) | self._guards_mask(guards)
+        per_row = bool(self.frame.reduced) and not mask & self.frame.reduced
+        if per_row and value.loops & self.frame.reduced:
+            raise CannotLower(
+                tensor, "a value of each position has only a row to go to"
+            )
+        slot = self._slots[tensor]
+        self.stores.append(Store(slot, index, guards, number, per_row, value.stage))
+
+    def ask(self, key: Key) -> int:
+        """The number of the value that answers a question."""
+        answers = self._answers
+        if key in answers:
+            return answers[key]
+        stack: list[tuple[Key, Rule, list[Key]]] = []
+        rule = self._rule(key)
+        stack.append((key, rule, next(rule)))
+        while stack:
+            key, rule, needs = stack[-1]
+            missing = next((need for need in needs if need not in answers), None)
+            if missing is not None:
+                inner = self._rule(missing)
+                stack.append((missing, inner, next(inner)))
+                continue
+            try:
+                needs = rule.send([answers[need] for need in needs])
+                stack[-1] = (key, rule, needs)
+            except StopIteration as done:
+                answers[key] = cast("int", done.value)
+                stack.pop()
+        return answers[key]
+
+    def _rule(self, key: Key) -> Rule:
+        node = self.graph.producers.get(key.tensor)
+        if node is None:
+            return self._leaf(key)
+        row = OPS[node.op]
+        if row.pattern is Pattern.ELEMENTWISE:
+            return self._elementwise(node, key)
+        if row.pattern is Pattern.REDUCTION:
+            if node.name in self.frame.framed:
+                return self._reduced(node, key)
+            return self._unrolled(node, key)
+        rule = _INJECTIVE.get(node.op)
+        if rule is None:
+            raise CannotLower(node.name, f"{node.op} runs in a library")
+        return rule(self, node, key)
+
+    def _leaf(self, key: Key) -> Rule:
+        yield []
+        held = HELD[self.graph.types[key.tensor].dtype]
+        constant = self.graph.constants.get(key.tensor)
+        if constant is not None:
+            value = literal(constant, self.graph.types[key.tensor].dtype)
+            return self.add(Constant(value), held, 0, 0)
+        index = flatten(key.map, self.shape(key.tensor))
+        mask = self._mask(index) | self._guards_mask(key.guards)
+        indices = [index, *(guard.subject for guard in key.guards)]
+        stage = max(self._stage(i) for i in indices)
+        load = Load(self._slots[key.tensor], index, key.guards)
+        return self.add(load, held, mask, stage)
+
+    def _elementwise(self, node: Node, key: Key) -> Rule:
+        shape = self.shape(key.tensor)
+        numbers = yield [
+            Key(name, self.aligned(key.map, shape, self.shape(name)), key.guards)
+            for name in node.inputs
+        ]
+        graph = self.graph
+        held = HELD[graph.types[key.tensor].dtype]
+        if node.op == "cast":
+            return self.cast(numbers[0], held)
+        first = node.inputs[1 if node.op == "where" else 0]
+        operand = HELD[graph.types[first].dtype]
+        return self.apply(OPS[node.op].expression, numbers, operand, held)
+
+    def aligned(
+        self, indices: Map, shape: tuple[int, ...], operand: tuple[int, ...]
+    ) -> Map:
+        """Map of an operand that is broadcast to `shape`."""
+        if operand == shape:
+            return indices
+        key = (indices, shape, operand)
+        found = self._aligned.get(key)
+        if found is None:
+            tail = indices[len(shape) - len(operand) :]
+            found = tuple(
+                ZERO if extent == 1 else index
+                for extent, index in zip(operand, tail, strict=True)
+            )
+            self._aligned[key] = found
+        return found
+
+    def cast(self, number: int, held: DType) -> int:
+        """Convert a value; between floats held alike nothing happens."""
+        value = self.values[number]
+        if value.dtype is held:
+            return number
+        what = Apply(Operand(0), (number,), value.dtype)
+        return self.add(what, held, value.loops, value.stage)
+
+    def apply(
+        self, text: str, numbers: Sequence[int], operand: DType, held: DType
+    ) -> int:
+        """Apply an expression of the kernel language."""
+        args = tuple(numbers)
+        values = [self.values[number] for number in args]
+        mask = 0
+        for value in values:
+            mask |= value.loops
+        stage = max(value.stage for value in values)
+        key = (text, args, operand, held)
+        number = self._known.get(key)
+        if number is None:
+            what = Apply(parse(text), args, operand)
+            number = self._known[key] = self._append(what, held, mask, stage)
+        return number
+
+    def add(
+        self,
+        what: Load | Constant | Apply | Select | Reduced,
+        dtype: DType,
+        mask: int,
+        stage: int,
+    ) -> int:
+        """Append a value, or find an equal one."""
+        key = (what, dtype)
+        if isinstance(what, Constant):
+            key = (repr(what.value), dtype)  # type: ignore[assignment]
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = self._append(what, dtype, mask, stage)
+        return number
+
+    def _append(
+        self,
+        what: Load | Constant | Apply | Select | Reduced,
+        dtype: DType,
+        mask: int,
+        stage: int,
+    ) -> int:
+        self.values.append(Value(what, dtype, mask, stage))
+        return len(self.values) - 1
+
+    def _mask(self, index: Index) -> int:
+        masks = self._masks
+        while len(masks) < len(self.space.atoms):
+            atom = self.space.atoms[len(masks)]
+            inner = (
+                self.values[atom.value].loops
+                if atom.kind is AtomKind.VALUE
+                else self._mask(atom.operand)
+            )
+            masks.append(inner)
+        total = 0
+        for atom_number, _ in index.terms:
+            total |= masks[atom_number]
+        return total
+
+    def _guards_mask(self, guards: Guards) -> int:
+        total = 0
+        for guard in guards:
+            total |= self._mask(guard.subject)
+        return total
+
+    def _stage(self, index: Index) -> int:
+        stage = 0
+        for number, _ in index.terms:
+            if number >= self.space.loops:
+                atom = self.space.atoms[number]
+                inner = (
+                    self.values[atom.value].stage
+                    if atom.kind is AtomKind.VALUE
+                    else self._stage(atom.operand)
+                )
+                stage = max(stage, inner)
+        return stage
+
+    # Reductions
+
+    def _unrolled(self, node: Node, key: Key) -> Rule:
+        source = node.inputs[0]
+        shape = self.shape(source)
+        axes = ints(node.attributes, "axes")
+        if math.prod(shape[axis] for axis in axes) > UNROLLED_ELEMENTS:
+            raise CannotLower(node.name, "a long reduction over another frame")
+        kept = iter(kept_axes(node, key.map, len(shape)))
+        base = [ZERO if axis in axes else next(kept) for axis in range(len(shape))]
+        keys = []
+        for point in itertools.product(*(range(shape[axis]) for axis in axes)):
+            indices = list(base)
+            for axis, position in zip(axes, point, strict=True):
+                indices[axis] = Index(position, ())
+            keys.append(Key(source, tuple(indices), key.guards))
+        numbers = yield keys
+        held = HELD[self.graph.types[key.tensor].dtype]
+        if not numbers:
+            return self.add(Constant(identity(node.op, held)), held, 0, 0)
+        text = OPS[node.op].expression
+        wide = ACCUMULATED[held]
+        total = self.cast(numbers[0], wide)
+        for number in numbers[1:]:
+            total = self.apply(text, (total, self.cast(number, wide)), wide, wide)
+        return self.cast(total, held)
+
+    def _reduced(self, node: Node, key: Key) -> Rule:
+        source = node.inputs[0]
+        place = self.frame.embedded[source]
+        rank = len(place)
+        axes = ints(node.attributes, "axes")
+        mine = tuple(i for axis, i in enumerate(place) if axis not in axes)
+        if kept_axes(node, key.map, rank) != mine:
+            raise CannotLower(node.name, "a reduced value is used in another row")
+        (number,) = yield [Key(source, place, ())]
+        value = self.values[number]
+        held = HELD[self.graph.types[key.tensor].dtype]
+        wide = ACCUMULATED[held]
+        reduction = Reduction(node.op, self.cast(number, wide), wide, value.stage)
+        self.reductions.append(reduction)
+        rows = ((1 << self.space.loops) - 1) & ~self.frame.reduced
+        what = Reduced(len(self.reductions) - 1)
+        return self.cast(self.add(what, wide, rows, value.stage + 1), held)
+
+    # Views
+
+    def _reshape(self, node: Node, key: Key) -> Rule:
+        source = node.inputs[0]
+        wanted = self.shape(source)
+        place = self.space.reshape(key.map, self.shape(key.tensor), wanted)
+        return (yield [Key(source, place, key.guards)])[0]
+
+    def _transpose(self, node: Node, key: Key) -> Rule:
+        perm = ints(node.attributes, "perm")
+        place = [ZERO] * len(perm)
+        for axis, source in enumerate(perm):
+            place[source] = key.map[axis]
+        return (yield [Key(node.inputs[0], tuple(place), key.guards)])[0]
+
+    def _slice(self, node: Node, key: Key) -> Rule:
+        starts, steps = ints(node.attributes, "starts"), ints(node.attributes, "steps")
+        place = tuple(
+            shifted(times(index, step), start)
+            for index, start, step in zip(key.map, starts, steps, strict=True)
+        )
+        return (yield [Key(node.inputs[0], place, key.guards)])[0]
+
+    def _expand(self, node: Node, key: Key) -> Rule:
+        source = node.inputs[0]
+        place = self.aligned(key.map, self.shape(key.tensor), self.shape(source))
+        return (yield [Key(source, place, key.guards)])[0]
+
+    def _concat(self, node: Node, key: Key) -> Rule:
+        axis = whole(node.attributes, "axis")
+        index = key.map[axis]
+        low, high = self.space.bounds(index)
+        parts: list[tuple[Guard, Key]] = []
+        start = 0
+        for name in node.inputs:
+            end = start + self.shape(name)[axis]
+            if start <= high and low < end:
+                guard = Guard(index, start, end)
+                inside = start <= low and high < end
+                guards = key.guards if inside else joined(key.guards, guard)
+                part = (*key.map[:axis], shifted(index, -start), *key.map[axis + 1 :])
+                parts.append((guard, Key(name, part, guards)))
+            start = end
+        numbers = yield [part for _, part in parts]
+        result = numbers[-1]
+        for (guard, _), number in zip(parts[-2::-1], numbers[-2::-1], strict=True):
+            result = self._select((guard,), number, result)
+        return result
+
+    def _pad(self, node: Node, key: Key) -> Rule:
+        source = node.inputs[0]
+        before = ints(node.attributes, "before")
+        place = tuple(
+            shifted(index, -b) for index, b in zip(key.map, before, strict=True)
+        )
+        mine: Guards = ()
+        for index, extent in zip(place, self.shape(source), strict=True):
+            low, high = self.space.bounds(index)
+            if low < 0 or high >= extent:
+                mine = joined(mine, Guard(index, 0, extent))
+        (number,) = yield [Key(source, place, _all(key.guards, mine))]
+        if not mine:
+            return number
+        dtype = self.graph.types[key.tensor].dtype
+        filler = literal(np.asarray(node.attributes["value"]), DType.F64)
+        if not dtype.is_float:
+            filler = int(filler)
+        other = self.add(Constant(filler), HELD[dtype], 0, 0)
+        return self._select(mine, number, other)
+
+    def _select(self, guards: Guards, chosen: int, other: int) -> int:
+        first, second = self.values[chosen], self.values[other]
+        mask = first.loops | second.loops | self._guards_mask(guards)
+        stage = max(
+            first.stage, second.stage, *(self._stage(g.subject) for g in guards)
+        )
+        return self.add(Select(guards, chosen, other), first.dtype, mask, stage)
+
+    def _gather(self, node: Node, key: Key) -> Rule:
+        axis = whole(node.attributes, "axis")
+        table, indices = node.inputs
+        rank = len(self.shape(indices))
+        where = key.map[axis : axis + rank]
+        (number,) = yield [Key(indices, where, key.guards)]
+        extent = self.shape(table)[axis]
+        position = self._position(number, extent)
+        atom = self.space.atom(Atom(AtomKind.VALUE, extent, value=position))
+        place = (*key.map[:axis], atom, *key.map[axis + rank :])
+        return (yield [Key(table, place, key.guards)])[0]
+
+    def _position(self, number: int, extent: int) -> int:
+        """An index that counts from either end, kept inside the table."""
+        dtype = self.values[number].dtype
+        if dtype not in (DType.I32, DType.I64):
+            number, dtype = self.cast(number, DType.I32), DType.I32
+        size = self.add(Constant(extent), dtype, 0, 0)
+        last = self.add(Constant(extent - 1), dtype, 0, 0)
+        text = "max(min(where(a0 < 0, a0 + a1, a0), a2), 0)"
+        return self.apply(text, (number, size, last), dtype, dtype)
+
+
+_INJECTIVE: Final[Mapping[str, Callable[[Body, Node, Key], Rule]]] = MappingProxyType(
+    {
+        "reshape": Body._reshape,
+        "transpose": Body._transpose,
+        "slice": Body._slice,
+        "expand": Body._expand,
+        "concat": Body._concat,
+        "pad": Body._pad,
+        "gather": Body._gather,
+    }
+)
+
+
+def joined(guards: Guards, guard: Guard) -> Guards:
+    """Guards and one more."""
+    return guards if guard in guards else (*guards, guard)
+
+
+def _all(guards: Guards, more: Guards) -> Guards:
+    for guard in more:
+        guards = joined(guards, guard)
+    return guards
+
+
+def kept_axes(node: Node, indices: Map, rank: int) -> Map:
+    """The indices of a reduction's result along the axes that it keeps."""
+    if not whole(node.attributes, "keepdims"):
+        return indices
+    axes = ints(node.attributes, "axes")
+    return tuple(indices[axis] for axis in range(rank) if axis not in axes)
+
+
+def identity(op: str, dtype: DType) -> float | int:
+    """What an empty reduction gives, in the dtype in which it is held."""
+    value = float(OPS[op].identity)
+    if dtype.is_float:
+        return value
+    if not math.isinf(value):
+        return int(value)
+    if dtype is DType.BOOL:
+        return int(value > 0)
+    info = np.iinfo(dtype.value.replace("i", "int").replace("u", "uint"))
+    return int(info.max if value > 0 else info.min)
+
+
+def literal(array: Array, dtype: DType) -> float | int:
+    """The only element of a constant."""
+    if dtype is DType.BF16:
+        bits = np.asarray(array, dtype=np.uint16).astype(np.uint32) << 16
+        return float(bits.view(np.float32).reshape(-1)[0])
+    item = np.asarray(array).reshape(-1)[0].item()
+    return float(item) if dtype.is_float else int(item)

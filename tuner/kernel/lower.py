@@ -1,0 +1,305 @@
+"""From a small graph to its loop nest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tuner.kernel.body import NO_FRAME, Body, Frame, Key
+from tuner.kernel.errors import CannotLower
+from tuner.kernel.families import family_of
+from tuner.kernel.frames import Segment, Ties, choose
+from tuner.kernel.index import (
+    Guard,
+    Index,
+    Map,
+    Refine,
+    Space,
+    flatten,
+    refined,
+    strides_of,
+)
+from tuner.kernel.nest import Group, Kind, Load, LoopNest, Select, Store, Tensor
+from tuner.plan import Family
+
+if TYPE_CHECKING:
+    from tuner.ir.graph import Graph
+
+INNER_POINTS: Final = 32
+"""Fewest inner points for which the loops are cut in outer and inner."""
+THREAD_PER_ROW_ELEMENTS: Final = 32
+"""Rows up to this long are walked by one thread each."""
+_REFINEMENTS: Final = 64
+
+
+def lower(graph: Graph) -> LoopNest:
+    """The loop nest that computes a small graph's outputs.
+
+    Args:
+        graph: of primitive operators with static shapes, as `extract` gives it.
+
+    Raises:
+        CannotLower: no family here can run the graph.
+    """
+    family = family_of(graph)
+    if family not in (Family.POINTWISE, Family.REDUCTION):
+        raise CannotLower(family.value, "runs in a library")
+    if any(graph.types[name].symbols for name in graph.types):
+        raise CannotLower("shapes", "symbolic dimensions", hint="bind them first")
+    tensors = _tensors(graph)
+    slots = {tensor.name: slot for slot, tensor in enumerate(tensors)}
+    outputs = [name for name in graph.outputs if graph.types[name].elements]
+    groups: list[Group] = []
+    if family is Family.REDUCTION and outputs:
+        group, outputs = _reduction(graph, slots, outputs)
+        groups.append(group)
+    for names in _alike(graph, outputs):
+        groups.append(_pointwise(graph, slots, names))  # noqa: PERF401
+    return LoopNest(family=family, tensors=tensors, groups=tuple(groups))
+
+
+def _tensors(graph: Graph) -> tuple[Tensor, ...]:
+    names = [(name, False) for name in graph.inputs]
+    names += [(name, False) for name in graph.weights]
+    names += [(name, True) for name in graph.outputs]
+    return tuple(
+        Tensor(
+            name=name,
+            dtype=graph.types[name].dtype,
+            elements=graph.types[name].elements,
+            is_output=is_output,
+        )
+        for name, is_output in names
+    )
+
+
+_Build = Callable[[Space], Body]
+
+
+def _built(extents: Sequence[int], build: _Build) -> Body:
+    """Build a body, splitting loops until views are plain sums."""
+    factors: dict[int, tuple[int, ...]] = {}
+    for _ in range(_REFINEMENTS):
+        try:
+            return build(Space(extents, factors))
+        except Refine as request:
+            factors = refined(factors, extents, request)
+    raise CannotLower("views", "too many different splits of the same axes")
+
+
+# Pointwise
+
+
+def _alike(graph: Graph, outputs: Sequence[str]) -> list[list[str]]:
+    """Outputs that one walk can store together: equal elements in equal order."""
+    found: list[tuple[tuple[int, ...], list[str]]] = []
+    for name in outputs:
+        shape = tuple(n for n in graph.types[name].static_shape if n != 1)
+        home = next((names for other, names in found if _same_walk(other, shape)), None)
+        if home is None:
+            found.append((shape, [name]))
+        else:
+            home.append(name)
+    return [names for _, names in found]
+
+
+def _same_walk(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
+    """Whether one shape is the other with neighbouring axes merged."""
+    if left == right:
+        return True
+    if math.prod(left) != math.prod(right):
+        return False
+    a, b = set(strides_of(left)), set(strides_of(right))
+    return a <= b or b <= a
+
+
+def _pointwise(graph: Graph, slots: Mapping[str, int], names: Sequence[str]) -> Group:
+    finest = max(names, key=lambda name: len(graph.types[name].shape))
+    extents = graph.types[finest].static_shape
+
+    def build(space: Space) -> Body:
+        body = Body(graph, slots, space, NO_FRAME)
+        for name in names:
+            place = space.reshape(space.axes, extents, body.shape(name))
+            body.store(name, Key(name, place, ()), place, ())
+        return body
+
+    body = _built(extents, build)
+    loops = tuple(range(body.space.loops))
+    outer, inner = _cut(body, loops)
+    return _group(body, Kind.POINTWISE, outer, inner, ())
+
+
+def _indices(body: Body) -> Iterable[Index]:
+    """Every index that the group computes."""
+    guards: list[Guard] = []
+    for value in body.values:
+        what = value.what
+        if isinstance(what, Load):
+            yield what.index
+            guards += what.guards
+        elif isinstance(what, Select):
+            guards += what.guards
+    for store in body.stores:
+        yield store.index
+        guards += store.guards
+    for guard in guards:
+        yield guard.subject
+    for atom in body.space.atoms[body.space.loops :]:
+        yield atom.operand
+
+
+def _breaks(body: Body, loops: Sequence[int]) -> list[int]:
+    """Places in a list of loops over which some index is not one run."""
+    atoms = body.space.atoms
+    found: set[int] = set()
+    for index in set(_indices(body)):
+        coefficients = dict(index.terms)
+        for place in range(1, len(loops)):
+            inner = loops[place]
+            run = coefficients.get(inner, 0) * atoms[inner].extent
+            if coefficients.get(loops[place - 1], 0) != run:
+                found.add(place)
+    return sorted(found)
+
+
+def _cut(body: Body, loops: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Cut loops in outer and inner, so that inner ones are single runs if long."""
+    atoms = body.space.atoms
+    for place in reversed(_breaks(body, loops)):
+        if math.prod(atoms[loop].extent for loop in loops[place:]) >= INNER_POINTS:
+            return loops[:place], loops[place:]
+    return (), loops
+
+
+# Reductions
+
+
+def _reduction(
+    graph: Graph, slots: Mapping[str, int], outputs: Sequence[str]
+) -> tuple[Group, list[str]]:
+    """The group of everything tied to the reductions, and the outputs left over."""
+    segments, framed = choose(graph)
+    dependent = _dependent(graph, framed)
+    left: list[str] = []
+
+    def build(space: Space) -> Body:
+        left.clear()
+        ties = Ties(graph, space, segments, framed).solve()
+        frame = Frame(ties, framed, _reduced_mask(space, segments))
+        body = Body(graph, slots, space, frame)
+        for name in outputs:
+            place = ties.get(name)
+            whole = place is not None and _covers(space, place, body.shape(name))
+            if place is not None and whole and _whole_rows(body, place):
+                body.store(name, Key(name, place, ()), place, ())
+            elif name in dependent:
+                raise CannotLower(name, "rows of this output cannot be told apart")
+            else:
+                left.append(name)
+        return body
+
+    body = _built([s.extent for s in segments], build)
+    return _arranged(body), list(left)
+
+
+def _dependent(graph: Graph, framed: frozenset[str]) -> set[str]:
+    found: set[str] = set()
+    for node in graph.nodes:
+        if node.name in framed or any(name in found for name in node.inputs):
+            found.update(node.outputs)
+    return found
+
+
+def _reduced_mask(space: Space, segments: Sequence[Segment]) -> int:
+    mask = 0
+    for segment, atoms in zip(segments, space.axis_atoms, strict=True):
+        if segment.reduced:
+            mask |= sum(1 << atom for atom in atoms)
+    return mask
+
+
+def _covers(space: Space, place: Map, shape: tuple[int, ...]) -> bool:
+    """Whether the points of the loops reach every element exactly once."""
+    index = flatten(place, shape)
+    if index.constant or any(atom >= space.loops for atom, _ in index.terms):
+        return False
+    running = 1
+    for coefficient, atom in sorted((c, a) for a, c in index.terms):
+        if coefficient != running:
+            return False
+        running *= space.atoms[atom].extent
+    return running == math.prod(shape)
+
+
+def _whole_rows(body: Body, place: Map) -> bool:
+    """Whether a map tells all rows apart, and all positions or none."""
+    used = {atom for index in place for atom, _ in index.terms}
+    reduced = body.frame.reduced
+    loops = range(body.space.loops)
+    rows = {loop for loop in loops if not reduced >> loop & 1}
+    positions = {loop for loop in loops if reduced >> loop & 1}
+    return rows <= used and (positions <= used or not positions & used)
+
+
+def _arranged(body: Body) -> Group:
+    """Choose how threads lie over rows and positions."""
+    loops = range(body.space.loops)
+    reduced = tuple(loop for loop in loops if body.frame.reduced >> loop & 1)
+    kept = tuple(loop for loop in loops if loop not in reduced)
+    if not _by_columns(body, kept, reduced):
+        return _group(body, Kind.ROW, kept, reduced, ())
+    outer, inner = _cut(body, kept)
+    return _group(body, Kind.COLUMN, outer, inner, reduced)
+
+
+def _by_columns(body: Body, kept: Sequence[int], reduced: Sequence[int]) -> bool:
+    if not kept or not reduced:
+        return not reduced
+    atoms = body.space.atoms
+    rows = math.prod(atoms[loop].extent for loop in kept)
+    length = math.prod(atoms[loop].extent for loop in reduced)
+    if length <= THREAD_PER_ROW_ELEMENTS and rows > length:
+        return True
+    score = 0
+    for value in body.values:
+        if isinstance(value.what, Load) and value.loops & body.frame.reduced:
+            coefficients = dict(value.what.index.terms)
+            weight = math.prod(
+                atoms[loop].extent for loop in loops_of(value.loops, len(atoms))
+            )
+            if coefficients.get(kept[-1]) == 1:
+                score += weight
+            if coefficients.get(reduced[-1]) == 1:
+                score -= weight
+    return score > 0
+
+
+def loops_of(mask: int, count: int) -> list[int]:
+    """The loops of a bit mask."""
+    return [loop for loop in range(count) if mask >> loop & 1]
+
+
+def _group(
+    body: Body,
+    kind: Kind,
+    outer: tuple[int, ...],
+    inner: tuple[int, ...],
+    serial: tuple[int, ...],
+) -> Group:
+    return Group(
+        kind=kind,
+        atoms=tuple(body.space.atoms),
+        outer=outer,
+        inner=inner,
+        serial=serial,
+        values=tuple(body.values),
+        reductions=tuple(body.reductions),
+        stores=_staged(body),
+    )
+
+
+def _staged(body: Body) -> tuple[Store, ...]:
+    """Stores in order of their pass."""
+    return tuple(sorted(body.stores, key=lambda store: (store.stage, store.tensor)))

@@ -1,0 +1,359 @@
+"""The two languages, as data."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tuner.ir.expr import FUNCTIONS
+from tuner.ir.types import DType
+from tuner.kernel.render.dialect import Dialect, Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FLOATS: Final = (DType.F64, DType.F32)
+WHOLES: Final = (DType.I64, DType.I32, DType.I8, DType.U8, DType.BOOL)
+
+# Templates in operands {0}, {1}, {2}, the held type {t} and the dtype {d}.
+# A form that needs an operand twice is a helper function.
+_BOTH: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "add": ("{0} + {1}", "{0} + {1}"),
+        "sub": ("{0} - {1}", "{0} - {1}"),
+        "mul": ("{0} * {1}", "{0} * {1}"),
+        "div": ("{0} / {1}", "divide_{d}({0}, {1})"),
+        "neg": ("-{0}", "-{0}"),
+        "abs": ("fabs({0})", "abs_{d}({0})"),
+        "min": ("min_{d}({0}, {1})", "min_{d}({0}, {1})"),
+        "max": ("max_{d}({0}, {1})", "max_{d}({0}, {1})"),
+        "where": ("{0} ? {1} : {2}", "{0} ? {1} : {2}"),
+        "lt": ("{0} < {1}", "{0} < {1}"),
+        "le": ("{0} <= {1}", "{0} <= {1}"),
+        "gt": ("{0} > {1}", "{0} > {1}"),
+        "ge": ("{0} >= {1}", "{0} >= {1}"),
+        "eq": ("{0} == {1}", "{0} == {1}"),
+        "and_": ("({0} != 0) & ({1} != 0)", "({0} != 0) & ({1} != 0)"),
+        "or_": ("({0} != 0) | ({1} != 0)", "({0} != 0) | ({1} != 0)"),
+        "xor_": ("({0} != 0) != ({1} != 0)", "({0} != 0) != ({1} != 0)"),
+        "not_": ("{0} == 0", "{0} == 0"),
+        "isnan": ("isnan_{d}({0})", "false"),
+        "isinf": ("isinf_{d}({0})", "false"),
+        "sign": ("sign_{d}({0})", "sign_{d}({0})"),
+        "floor": ("floor({0})", "{0}"),
+        "ceil": ("ceil({0})", "{0}"),
+        "rint": ("rint({0})", "{0}"),
+        "pow": ("pow({0}, {1})", "pow_{d}({0}, {1})"),
+        "fmod": ("fmod({0}, {1})", "remainder_{d}({0}, {1})"),
+        "floor_mod": ("floor_mod_{d}({0}, {1})", "floor_mod_{d}({0}, {1})"),
+        "reciprocal": ("1 / {0}", "divide_{d}(1, {0})"),
+        "shift_left": ("{0}", "shift_left_{d}({0}, {1})"),
+        "shift_right": ("{0}", "shift_right_{d}({0}, {1})"),
+        "bit_and": ("{0}", "{0} & {1}"),
+        "bit_or": ("{0}", "{0} | {1}"),
+        "bit_xor": ("{0}", "{0} ^ {1}"),
+        "bit_not": ("{0}", "~{0}"),
+    }
+)
+# Functions of one argument that both languages call by the same name.
+_NAMED: Final = tuple(
+    "sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split()
+)
+# Functions whose single-precision form ends in f in C.
+_C_NAMED: Final = (*_NAMED, "pow", "fmod", "floor", "ceil", "rint", "abs")
+
+_HELPERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "max": "{t} max_{d}({t} a, {t} b) {{ return a > b ? a : b; }}",
+        "min": "{t} min_{d}({t} a, {t} b) {{ return a < b ? a : b; }}",
+        "abs": "{t} abs_{d}({t} a) {{ return a < 0 ? -a : a; }}",
+        "sign": "{t} sign_{d}({t} a) {{ return a > 0 ? 1 : a < 0 ? -1 : a; }}",
+        "divide": (
+            "{t} divide_{d}({t} a, {t} b)"
+            " {{ return b == 0 ? 0 : b == -1 ? -a : a / b; }}"
+        ),
+        "remainder": (
+            "{t} remainder_{d}({t} a, {t} b)"
+            " {{ return b == 0 || b == -1 ? 0 : a % b; }}"
+        ),
+        "floor_mod": (
+            "{t} floor_mod_{d}({t} a, {t} b)"
+            " {{ {t} r = b == 0 || b == -1 ? 0 : a % b;"
+            " return r != 0 && (r < 0) != (b < 0) ? r + b : r; }}"
+        ),
+        "pow": "{t} pow_{d}({t} a, {t} b) {{ return ({t})pow((double)a, (double)b); }}",
+        "shift_left": (
+            "{t} shift_left_{d}({t} a, {t} b)"
+            " {{ return b < 0 || b >= {bits} ? 0 : a << b; }}"
+        ),
+        "shift_right": (
+            "{t} shift_right_{d}({t} a, {t} b)"
+            " {{ return b < 0 || b >= {bits} ? (a < 0 ? -1 : 0) : a >> b; }}"
+        ),
+    }
+)
+_FLOAT_HELPERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # The first operand wins if it is not a number; so does the second, since
+        # every comparison with it is false.
+        "max": "{t} max_{d}({t} a, {t} b) {{ return a > b || a != a ? a : b; }}",
+        "min": "{t} min_{d}({t} a, {t} b) {{ return a < b || a != a ? a : b; }}",
+        "sign": "{t} sign_{d}({t} a) {{ return a > 0 ? 1 : a < 0 ? -1 : a; }}",
+        "isnan": "bool isnan_{d}({t} a) {{ return a != a; }}",
+        "isinf": "bool isinf_{d}({t} a) {{ return fabs(a) == {inf}; }}",
+        "floor_mod": (
+            "{t} floor_mod_{d}({t} a, {t} b) {{ {t} r = fmod(a, b);"
+            " return r != 0 && (r < 0) != (b < 0) ? r + b : r; }}"
+        ),
+    }
+)
+
+
+def _spelling(*, c_names: bool) -> Mapping[str, Mapping[DType, str]]:
+    """All templates; `c_names` for languages without overloads."""
+    found: dict[str, Mapping[DType, str]] = {}
+    for name in FUNCTIONS:
+        real, whole = _BOTH.get(
+            name, (f"{name}({{0}})", f"({{t}}){name}((double){{0}})")
+        )
+        single = real
+        if c_names and name in _C_NAMED:
+            stem = "fabs" if name == "abs" else name
+            single = real.replace(f"{stem}(", f"{stem}f(")
+        rows = {DType.F64: real, DType.F32: single}
+        found[name] = MappingProxyType(rows | dict.fromkeys(WHOLES, whole))
+    return MappingProxyType(found)
+
+
+def _helpers(
+    held: Mapping[DType, str], infinity: Mapping[DType, str], *, c_names: bool
+) -> Mapping[str, str]:
+    """Helper functions by the name under which templates call them."""
+    found: dict[str, str] = {}
+    for dtype in (*FLOATS, *WHOLES):
+        table = _FLOAT_HELPERS if dtype.is_float else _HELPERS
+        for name, text in table.items():
+            if c_names and dtype is DType.F32:
+                text = text.replace("fmod(", "fmodf(").replace("fabs(", "fabsf(")
+            found[f"{name}_{dtype.value}"] = text.format(
+                t=held[dtype],
+                d=dtype.value,
+                inf=infinity.get(dtype, ""),
+                bits=8 * dtype.bytes,
+            )
+    return MappingProxyType(found)
+
+
+def _vectors(stem: str, widest: int) -> Mapping[int, str]:
+    return MappingProxyType({n: f"{stem}{n}" for n in (2, 4) if n <= widest})
+
+
+def _plain(
+    held: Mapping[DType, str], stems: Mapping[DType, str]
+) -> dict[DType, Storage]:
+    """Storage of the dtypes whose elements are held as they lie."""
+    return {
+        dtype: Storage(
+            type=held[dtype],
+            vectors=_vectors(stems[dtype], 16 // dtype.bytes),
+        )
+        for dtype in (*FLOATS, DType.I64, DType.I32, DType.I8, DType.U8)
+    }
+
+
+_OPENCL_HELD: Final[Mapping[DType, str]] = MappingProxyType(
+    {
+        DType.F64: "double",
+        DType.F32: "float",
+        DType.I64: "long",
+        DType.I32: "int",
+        DType.I8: "char",
+        DType.U8: "uchar",
+        DType.BOOL: "bool",
+    }
+)
+_OPENCL_INFINITY: Final = MappingProxyType(
+    {DType.F64: "(double)INFINITY", DType.F32: "INFINITY"}
+)
+_OPENCL_HELPERS: Final = MappingProxyType(
+    {
+        "f32_of_bf16": (
+            "float f32_of_bf16(ushort x) { return as_float((uint)x << 16); }"
+        ),
+        "bf16_of_f32": (
+            "ushort bf16_of_f32(float x) { uint b = as_uint(x);"
+            " return (ushort)(x != x ? 0x7fc0u"
+            " : (b + 0x7fffu + ((b >> 16) & 1u)) >> 16); }"
+        ),
+    }
+)
+
+OPENCL: Final = Dialect(
+    language="opencl",
+    prologue="",
+    kernel="{attribute}__attribute__((reqd_work_group_size({x}, {y}, 1)))\n"
+    "__kernel void {name}({arguments})",
+    input="__global const {type}* restrict {name}",
+    output="__global {type}* restrict {name}",
+    helper="static inline",
+    shared="__local",
+    shared_pointer="__local",
+    thread_x="get_local_id(0)",
+    thread_y="get_local_id(1)",
+    block="get_group_id(0)",
+    barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    unroll="#pragma unroll {n}",
+    held=_OPENCL_HELD,
+    index=MappingProxyType({32: "int", 64: "long"}),
+    storage=MappingProxyType(
+        {
+            **_plain(_OPENCL_HELD, _OPENCL_HELD),
+            DType.F16: Storage(
+                type="half",
+                vectors=MappingProxyType({}),
+                pointer_load="vload_half({i}, {p})",
+                pointer_store="vstore_half({x}, {i}, {p})",
+            ),
+            DType.BF16: Storage(
+                type="ushort",
+                vectors=_vectors("ushort", 4),
+                load="f32_of_bf16({x})",
+                store="bf16_of_f32({x})",
+            ),
+            DType.BOOL: Storage(
+                type="uchar",
+                vectors=_vectors("uchar", 4),
+                load="{x} != 0",
+                store="(uchar){x}",
+            ),
+        }
+    ),
+    vector_load="vload{n}(0, {p} + {i})",
+    vector_store="vstore{n}(({v})({x}), 0, {p} + {i})",
+    subgroup=16,
+    subgroup_least=16,
+    subgroup_guard="defined(cl_intel_required_subgroup_size)"
+    " && defined(cl_intel_subgroups)",
+    subgroup_attribute="__attribute__((intel_reqd_sub_group_size({n})))",
+    shuffle="intel_sub_group_shuffle_xor({x}, {d})",
+    spelling=_spelling(c_names=False),
+    helpers=MappingProxyType(
+        {
+            **_helpers(_OPENCL_HELD, _OPENCL_INFINITY, c_names=False),
+            **_OPENCL_HELPERS,
+        }
+    ),
+    infinity=_OPENCL_INFINITY,
+    not_a_number=MappingProxyType({DType.F64: "(double)NAN", DType.F32: "NAN"}),
+)
+
+_CUDA_HELD: Final[Mapping[DType, str]] = MappingProxyType(
+    {
+        DType.F64: "double",
+        DType.F32: "float",
+        DType.I64: "long long",
+        DType.I32: "int",
+        DType.I8: "signed char",
+        DType.U8: "unsigned char",
+        DType.BOOL: "bool",
+    }
+)
+_CUDA_STEMS: Final[Mapping[DType, str]] = MappingProxyType(
+    {
+        DType.F64: "double",
+        DType.F32: "float",
+        DType.I64: "longlong",
+        DType.I32: "int",
+        DType.I8: "char",
+        DType.U8: "uchar",
+    }
+)
+_CUDA_INFINITY: Final = MappingProxyType(
+    {
+        DType.F64: "__longlong_as_double(0x7ff0000000000000ll)",
+        DType.F32: "__int_as_float(0x7f800000)",
+    }
+)
+_CUDA_HELPERS: Final = MappingProxyType(
+    {
+        "f32_of_bf16": (
+            "float f32_of_bf16(unsigned short x)"
+            " { return __uint_as_float((unsigned)x << 16); }"
+        ),
+        "bf16_of_f32": (
+            "unsigned short bf16_of_f32(float x)"
+            " { unsigned b = __float_as_uint(x);"
+            " return (unsigned short)(x != x ? 0x7fc0u"
+            " : (b + 0x7fffu + ((b >> 16) & 1u)) >> 16); }"
+        ),
+        "f32_of_f16": (
+            "float f32_of_f16(unsigned short x)"
+            ' { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }'
+        ),
+        "f16_of_f32": (
+            "unsigned short f16_of_f32(float x)"
+            ' { unsigned short y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));'
+            " return y; }"
+        ),
+    }
+)
+
+CUDA: Final = Dialect(
+    language="cuda",
+    prologue="",
+    kernel='extern "C" __global__ void __launch_bounds__({threads})\n'
+    "{name}({arguments})",
+    input="const {type}* __restrict__ {name}",
+    output="{type}* __restrict__ {name}",
+    helper="static __device__ __forceinline__",
+    shared="__shared__",
+    shared_pointer="",
+    thread_x="threadIdx.x",
+    thread_y="threadIdx.y",
+    block="blockIdx.x",
+    barrier="__syncthreads();",
+    unroll="#pragma unroll {n}",
+    held=_CUDA_HELD,
+    index=MappingProxyType({32: "int", 64: "long long"}),
+    storage=MappingProxyType(
+        {
+            **_plain(_CUDA_HELD, _CUDA_STEMS),
+            DType.F16: Storage(
+                type="unsigned short",
+                vectors=_vectors("ushort", 4),
+                load="f32_of_f16({x})",
+                store="f16_of_f32({x})",
+            ),
+            DType.BF16: Storage(
+                type="unsigned short",
+                vectors=_vectors("ushort", 4),
+                load="f32_of_bf16({x})",
+                store="bf16_of_f32({x})",
+            ),
+            DType.BOOL: Storage(
+                type="unsigned char",
+                vectors=_vectors("uchar", 4),
+                load="{x} != 0",
+                store="(unsigned char){x}",
+            ),
+        }
+    ),
+    vector_load="*(const {v}*)({p} + {i})",
+    vector_store="*({v}*)({p} + {i}) = make_{v}({x})",
+    subgroup=32,
+    subgroup_least=2,
+    subgroup_guard="",
+    subgroup_attribute="",
+    shuffle="__shfl_xor_sync(0xffffffffu, {x}, {d})",
+    spelling=_spelling(c_names=True),
+    helpers=MappingProxyType(
+        {**_helpers(_CUDA_HELD, _CUDA_INFINITY, c_names=True), **_CUDA_HELPERS}
+    ),
+    infinity=_CUDA_INFINITY,
+    not_a_number=MappingProxyType(
+        {
+            DType.F64: "__longlong_as_double(0x7ff8000000000000ll)",
+            DType.F32: "__int_as_float(0x7fc00000)",
+        }
+    ),
+)

@@ -1,0 +1,112 @@
+"""From a loop nest and a schedule to the text of a kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuner.kernel.mapping import blocks_of, map_groups
+from tuner.kernel.render.group import GroupText
+from tuner.kernel.render.lines import Lines
+from tuner.kernel.render.scalar import helpers_in
+from tuner.plan import Argument, Schedule, Source
+
+if TYPE_CHECKING:
+    from tuner.kernel.nest import LoopNest
+    from tuner.kernel.render.dialect import Dialect
+
+ENTRY = "fused"
+
+
+def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
+    """The source of a kernel in one language.
+
+    The text depends on the nest's structure alone: no name of the graph is in it.
+    """
+    mappings = map_groups(nest, schedule)
+    names = argument_names(nest)
+    lines = Lines(1)
+    shared: dict[str, int] = {}
+    collectives: dict[str, str] = {}
+    attribute = False
+    for number, (group, mapping) in enumerate(zip(nest.groups, mappings, strict=True)):
+        text = GroupText(nest, group, mapping, dialect, names, lines)
+        if len(nest.groups) > 1:
+            last = number == len(nest.groups) - 1
+            end = mapping.first_block + mapping.blocks
+            lines.open(_branch(number, end, is_last=last))
+        text.write()
+        if len(nest.groups) > 1:
+            lines.close()
+        for name, size in text.collectives.shared.items():
+            shared[name] = max(size, shared.get(name, 0))
+        collectives |= text.collectives.functions
+        attribute = attribute or text.collectives.uses_subgroups
+    lanes = mappings[0].lanes if mappings else 1
+    teams = mappings[0].teams if mappings else 1
+    body = "\n".join([*_shared_lines(shared, dialect), *lines.lines])
+    helpers = helpers_in("\n".join([*collectives.values(), body]), dialect)
+    head = _signature(nest, dialect, names, lanes, teams, attribute)
+    parts = [dialect.prologue, *helpers, *collectives.values(), f"{head} {{", body, "}"]
+    return Source(
+        language=dialect.language,
+        text="\n".join(part for part in parts if part) + "\n",
+        entry=ENTRY,
+        arguments=tuple(
+            Argument(tensor=t.name, is_output=t.is_output) for t in nest.tensors
+        ),
+        grid=(blocks_of(mappings), 1, 1),
+        block=(lanes, teams, 1),
+    )
+
+
+def argument_names(nest: LoopNest) -> tuple[str, ...]:
+    """Our names of the pointer arguments."""
+    names = []
+    counts = {False: 0, True: 0}
+    for tensor in nest.tensors:
+        stem = "out" if tensor.is_output else "in"
+        names.append(f"{stem}{counts[tensor.is_output]}")
+        counts[tensor.is_output] += 1
+    return tuple(names)
+
+
+def _branch(number: int, end: int, *, is_last: bool) -> str:
+    if is_last:
+        return "else" if number else ""
+    keyword = "else if" if number else "if"
+    return f"{keyword} (block < {end})"
+
+
+def _shared_lines(shared: dict[str, int], dialect: Dialect) -> list[str]:
+    return [
+        f"    {dialect.shared} {name.replace('*', str(size))};"
+        for name, size in sorted(shared.items())
+    ]
+
+
+def _signature(
+    nest: LoopNest,
+    dialect: Dialect,
+    names: tuple[str, ...],
+    lanes: int,
+    teams: int,
+    attribute: bool,
+) -> str:
+    arguments = [
+        (dialect.output if tensor.is_output else dialect.input).format(
+            type=dialect.storage[tensor.dtype].type, name=name
+        )
+        for tensor, name in zip(nest.tensors, names, strict=True)
+    ]
+    text = ""
+    if attribute and dialect.subgroup_attribute:
+        line = dialect.subgroup_attribute.format(n=dialect.subgroup)
+        text = f"#if {dialect.subgroup_guard}\n{line}\n#endif\n"
+    return dialect.kernel.format(
+        attribute=text,
+        name=ENTRY,
+        arguments=", ".join(arguments),
+        threads=lanes * teams,
+        x=lanes,
+        y=teams,
+    )
