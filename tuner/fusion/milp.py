@@ -8,6 +8,7 @@ from typing import Final
 
 import highspy
 import numpy as np
+from highspy._core import _Highs
 
 FEASIBILITY: Final = 1e-9
 _SOLVED: Final = frozenset(
@@ -54,9 +55,9 @@ def minimise(
         binaries: how many columns, from the first on, are whole.
         time_limit_seconds: when to stop with the best point so far.
     """
-    solver = highspy.Highs()
-    solver.silent()
+    solver = _Highs()  # the wrapper `highspy.Highs` prints a banner when it is made
     for name, value in (
+        ("output_flag", False),
         ("mip_rel_gap", 0.0),
         ("mip_abs_gap", FEASIBILITY),
         ("mip_feasibility_tolerance", FEASIBILITY),

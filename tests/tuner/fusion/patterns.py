@@ -26,7 +26,7 @@ from tuner.ir.graph import Graph, Region
 from tuner.plan import Choice, Family
 
 try:
-    from tuner.rewrite.simplify import simplify
+    from tuner.rewrite import simplify
 except ImportError:
     simplify = None
 
