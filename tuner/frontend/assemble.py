@@ -20,22 +20,21 @@ class Plan:
         labels: the user's names of tensors.
         inputs: run-time inputs, in order.
         weights: tensors that may become weights.
-        outputs: name and tensor of each result.
+        outputs: name, tensor and user's node of each result.
     """
 
     users: Sequence[str]
     labels: Mapping[Ref, str]
     inputs: Sequence[Ref]
     weights: Collection[Ref]
-    outputs: Sequence[tuple[str, Ref]]
+    outputs: Sequence[tuple[str, Ref, int]]
 
 
 def assemble(b: Builder, plan: Plan) -> Graph:
     """Make the graph of everything that the outputs need."""
-    results = _deliver(b, plan)
-    live = _live(b.drafts, [ref for _, ref in results])
     labels = dict(plan.labels)
-    labels.update({ref: name for name, ref in results})
+    results = _deliver(b, plan, labels)
+    live = _live(b.drafts, results)
     names = _name_nodes(live, plan.users, labels)
     order = _sources_in_use(live)
     constants: dict[str, Array] = {}
@@ -61,35 +60,35 @@ def assemble(b: Builder, plan: Plan) -> Graph:
         inputs=tuple(labels[ref] for ref in plan.inputs),
         weights=tuple(labels[ref] for ref in weights),
         constants=MappingProxyType(constants),
-        outputs=tuple(name for name, _ in plan.outputs),
+        outputs=tuple(name for name, _, _ in plan.outputs),
         types=MappingProxyType({labels[ref]: b.types[ref] for ref in used}),
     )
 
 
-def _deliver(b: Builder, plan: Plan) -> list[tuple[str, Ref]]:
-    """Each result under its own name; a second name of a tensor is a view of it."""
-    results: list[tuple[str, Ref]] = []
-    taken: set[Ref] = set()
-    for name, ref in plan.outputs:
-        is_plain = b.makers[ref] is None or plan.labels.get(ref, name) != name
-        if is_plain or ref in taken:
-            draft = Draft(
-                op="reshape",
-                inputs=(ref,),
-                outputs=(b.source(b.types[ref]),),
-                attributes={"shape": b.shape(ref)},
-                user=_user_of(b, ref),
+def _deliver(b: Builder, plan: Plan, labels: dict[Ref, str]) -> list[Ref]:
+    """Give each result its own name; a second name of a tensor is a view of it."""
+    results: list[Ref] = []
+    for name, ref, user in plan.outputs:
+        if b.makers[ref] is None and labels.get(ref) == name:
+            if b.values[ref] is None:  # an input that is handed on as it is
+                results.append(ref)
+                continue
+            del labels[ref]
+        if b.makers[ref] is None or labels.get(ref, name) != name or ref in results:
+            view = b.source(b.types[ref])
+            b.drafts.append(
+                Draft(
+                    op="reshape",
+                    inputs=(ref,),
+                    outputs=(view,),
+                    attributes={"shape": b.shape(ref)},
+                    user=user,
+                )
             )
-            b.drafts.append(draft)
-            ref = draft.outputs[0]  # noqa: PLW2901
-        taken.add(ref)
-        results.append((name, ref))
+            ref = view  # noqa: PLW2901
+        labels[ref] = name
+        results.append(ref)
     return results
-
-
-def _user_of(b: Builder, ref: Ref) -> int:
-    maker = b.makers[ref]
-    return -1 if maker is None else maker.user
 
 
 def _live(drafts: Sequence[Draft], results: Sequence[Ref]) -> list[Draft]:

@@ -49,6 +49,8 @@ class Builder:
     Attributes:
         user: index of the user's node that is being taken apart.
         where: its name, for errors.
+        sizes: the arithmetic of symbolic extents.
+        assumptions: what the symbolic extents must fulfil, as text.
     """
 
     def __init__(self) -> None:
@@ -56,6 +58,7 @@ class Builder:
         self.user = -1
         self.where = ""
         self.sizes = Sizes()
+        self.assumptions: dict[str, None] = {}
         self.drafts: list[Draft] = []
         self.types: list[TensorType] = []
         self.values: list[Array | None] = []
@@ -98,9 +101,12 @@ class Builder:
     def value(self, ref: Ref) -> Array:
         """The value of a known tensor; else the rule declines."""
         value = self.values[ref]
-        if value is None:
-            raise Decline("a value is only known at run time")
-        return value
+        if value is not None:
+            return value
+        kind = self.types[ref]
+        if 0 in kind.shape and not kind.symbols:
+            return np.empty(kind.static_shape, kind.dtype.numpy)
+        raise Decline("a value is only known at run time")
 
     def ints(self, ref: Ref) -> tuple[int, ...]:
         """The value of a known integer tensor, flattened."""

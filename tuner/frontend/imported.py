@@ -21,6 +21,8 @@ class Imported:
         gain: factor on random convolution weights (see `tuner.frontend.fill`).
         dims: symbolic dimensions that were bound.
         symbols: symbolic dimensions of inputs that are still unbound.
+        assumptions: what the unbound dimensions must fulfil, such as "seq <= 512";
+            the model is only read right for such sizes.
         is_training: whether a node works in training mode.
         onnx: the model with the dimensions bound and every weight a graph input.
     """
@@ -32,5 +34,6 @@ class Imported:
     gain: float
     dims: Mapping[str, int]
     symbols: tuple[str, ...]
+    assumptions: tuple[str, ...]
     is_training: bool
     onnx: bytes

@@ -78,6 +78,7 @@ def read_onnx(
         gain=metadata.gain,
         dims=MappingProxyType(bound),
         symbols=symbols_of(model.graph),
+        assumptions=tuple(reader.b.assumptions),
         is_training=reader.is_training,
         onnx=model.SerializeToString(),
     )
@@ -115,10 +116,15 @@ class _Reader:
         graph = self.model.graph
         inputs = self._sources(graph)
         names = names_of(graph.node)
+        makers: dict[str, int] = {}
         for index in sort_nodes(graph.node, names, self.env):
             self.b.user, self.b.where = index, names[index]
             self._node(graph.node[index])
-        outputs = [(value.name, self._result(value.name)) for value in graph.output]
+            makers.update(dict.fromkeys(graph.node[index].output, index))
+        outputs = [
+            (value.name, self._result(value.name), makers.get(value.name, -1))
+            for value in graph.output
+        ]
         plan = Plan(
             users=names,
             labels=self.labels,

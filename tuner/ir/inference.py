@@ -43,25 +43,34 @@ def _one(dtype: DType, shape: Sequence[Dim]) -> tuple[TensorType, ...]:
     return (TensorType(dtype=dtype, shape=tuple(shape)),)
 
 
+def _common(types: Sequence[TensorType]) -> DType:
+    dtype = types[0].dtype
+    if any(t.dtype is not dtype for t in types):
+        found = ", ".join(t.dtype.value for t in types)
+        raise ValueError(f"operands must have one element type, not {found}")
+    return dtype
+
+
 def as_elementwise(
     types: Sequence[TensorType], attributes: Attributes
 ) -> tuple[TensorType, ...]:
-    """Same dtype as the first operand, broadcast shape."""
-    return _one(types[0].dtype, broadcast([t.shape for t in types]))
+    """The operands' common dtype, broadcast shape."""
+    return _one(_common(types), broadcast([t.shape for t in types]))
 
 
 def as_predicate(
     types: Sequence[TensorType], attributes: Attributes
 ) -> tuple[TensorType, ...]:
     """Bool, broadcast shape."""
+    _common(types)
     return _one(DType.BOOL, broadcast([t.shape for t in types]))
 
 
 def as_select(
     types: Sequence[TensorType], attributes: Attributes
 ) -> tuple[TensorType, ...]:
-    """Dtype of the second operand, broadcast shape."""
-    return _one(types[1].dtype, broadcast([t.shape for t in types]))
+    """Common dtype of the second and third operand, broadcast shape."""
+    return _one(_common(types[1:]), broadcast([t.shape for t in types]))
 
 
 def as_cast(
@@ -155,13 +164,15 @@ def as_matmul(
 ) -> tuple[TensorType, ...]:
     """NumPy's matmul: batches broadcast, vectors lose their axis."""
     left, right = types[0].shape, types[1].shape
+    if not left or not right:
+        raise ValueError("a scalar has no product of matrices")
     rows = left[-2:-1] if len(left) > 1 else ()
     columns = right[-1:] if len(right) > 1 else ()
     inner = (left[-1], right[-2] if len(right) > 1 else right[-1])
     if inner[0] != inner[1]:
         raise ValueError(f"inner extents {inner[0]} and {inner[1]} differ")
     batch = broadcast([left[:-2], right[:-2]])
-    return _one(types[0].dtype, (*batch, *rows, *columns))
+    return _one(_common(types), (*batch, *rows, *columns))
 
 
 def _window(

@@ -10,16 +10,14 @@ from typing import cast as typed
 import numpy as np
 import numpy.typing as npt
 
+from tuner.ir.erf import erf
 from tuner.ir.graph import Attribute
-from tuner.ir.inference import as_pool, ints, whole
+from tuner.ir.inference import as_conv, as_pool, ints, whole
 from tuner.ir.types import Array, DType, TensorType
 
 Attributes = Mapping[str, Attribute]
 Arrays = Sequence[Array]
 _Any = npt.NDArray[Any]
-
-_erf: Final[Callable[[_Any], _Any]] = np.vectorize(math.erf, otypes=[np.float64])
-
 
 def _divide(a: _Any, b: _Any) -> _Any:
     if not np.issubdtype(a.dtype, np.integer):
@@ -57,7 +55,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
-    "erf": lambda a: _erf(a).astype(a.dtype) if a.size else a,
+    "erf": lambda a: erf(a).astype(a.dtype),
     "bit_not": np.invert,
     "relu": lambda a: np.maximum(a, 0),
     "sigmoid": lambda a: 1 / (1 + np.exp(-a)),
@@ -129,6 +127,8 @@ def reduction(name: str) -> Callable[[Arrays, Attributes], tuple[Array, ...]]:
 
 def _identity(name: str, dtype: np.dtype[Any]) -> float | int:
     value = _IDENTITIES[name]
+    if math.isinf(value) and dtype == np.bool_:
+        return value > 0
     if math.isinf(value) and np.issubdtype(dtype, np.integer):
         info = np.iinfo(dtype)
         return int(info.max if value > 0 else info.min)
@@ -267,43 +267,29 @@ def _windows(
 
 
 def conv(arrays: Arrays, attributes: Attributes) -> tuple[Array, ...]:
-    """Grouped convolution (a cross-correlation) over any number of spatial axes."""
+    """Grouped convolution (a cross-correlation) over any number of spatial axes.
+
+    One matrix product for each position of the kernel.
+    """
     data: _Any = arrays[0]
     weights: _Any = arrays[1]
-    kernel = weights.shape[2:]
-    rank, group = len(kernel), whole(attributes, "group")
-    pads, dilations = ints(attributes, "pads"), ints(attributes, "dilations")
-    strides = ints(attributes, "strides")
-    counts = [
-        (
-            data.shape[2 + axis]
-            + pads[axis]
-            + pads[rank + axis]
-            - dilations[axis] * (kernel[axis] - 1)
-            - 1
-        )
-        // strides[axis]
-        + 1
-        for axis in range(rank)
-    ]
+    kinds = [TensorType(dtype=DType.F32, shape=a.shape) for a in (data, weights)]
+    counts = as_conv(kinds, attributes)[0].static_shape[2:]
+    kernel, rank = weights.shape[2:], data.ndim - 2
+    group, batch = whole(attributes, "group"), data.shape[0]
     windows = _windows(data, kernel, attributes, counts, 0)
-    batch, channels = data.shape[:2]
-    inner = channels // group
-    split = windows.reshape(batch, group, inner, *counts, *kernel)
-    parts = weights.reshape(group, weights.shape[0] // group, inner, *kernel)
-    axes = list(range(3 + rank, 3 + 2 * rank))
-    out = [
-        np.tensordot(
-            split[:, g],
-            parts[g],
-            axes=([1, *(axis - 1 for axis in axes)], list(range(1, 2 + rank))),
-        )
-        for g in range(group)
-    ]
-    joined = np.moveaxis(np.concatenate(out, axis=-1), -1, 1)
+    parts = weights.reshape(group, weights.shape[0] // group, -1, *kernel)
+    total = np.zeros((batch, group, parts.shape[1], math.prod(counts)), data.dtype)
+    with np.errstate(all="ignore"):
+        for tap in np.ndindex(*kernel):
+            seen = windows[(slice(None),) * (2 + rank) + tap]
+            seen = seen.reshape(batch, group, -1, total.shape[-1])
+            factor = parts[(slice(None),) * 3 + tap]
+            total += factor * seen if factor.shape[-1] == 1 else factor @ seen
+    result = total.reshape(batch, weights.shape[0], *counts)
     if len(arrays) > 2:
-        joined = joined + arrays[2].reshape(1, -1, *[1] * rank)
-    return (np.asarray(joined).astype(data.dtype),)
+        result += arrays[2].reshape(1, -1, *[1] * rank)
+    return (result,)
 
 
 def _pool_counts(data: _Any, attributes: Attributes) -> list[int]:

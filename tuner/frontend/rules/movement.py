@@ -13,7 +13,7 @@ from tuner.errors import InvalidModel
 from tuner.frontend.builder import Builder, Decline, Extent, Ref
 from tuner.frontend.call import Call, Results, Rule
 from tuner.frontend.sizes import Size, Undecided
-from tuner.ir.types import DType
+from tuner.ir.types import Dim, DType
 
 
 def _product(extents: Sequence[Extent]) -> Extent:
@@ -186,7 +186,7 @@ def _slice(b: Builder, call: Call) -> Results:
         starts, ends = call.ints("starts") or (), call.ints("ends") or ()
         axes, steps = call.ints("axes"), None
     else:
-        starts, ends = b.ints(call[1]), _ends(b, call[2])
+        starts, ends = b.ints(call[1]), b.counts(call[2])
         given = call.optional(3)
         axes = None if given is None else b.ints(given)
         given = call.optional(4)
@@ -214,13 +214,9 @@ def _slice(b: Builder, call: Call) -> Results:
     )
 
 
-def _ends(b: Builder, ref: Ref) -> tuple[Any, ...]:
-    return tuple(b.counts(ref))
-
-
 def _window(
-    b: Builder, dim: int | str, start: int, end: Any, step: int
-) -> tuple[int, int | str]:
+    b: Builder, dim: Dim, start: int, end: Extent, step: int
+) -> tuple[int, Dim]:
     """First index and number of elements of `start:end:step` along one axis."""
     if step == 0:
         raise InvalidModel(b.where, "slices with step 0")
@@ -229,22 +225,31 @@ def _window(
         if step < 0 and end <= -dim - 1:
             chosen = range(dim)[start::step]
         return (chosen.start if len(chosen) else 0), len(chosen)
+    if step != 1 or start < 0:
+        raise Decline("a step or a start that depends on a symbol")
     extent = b.sizes.of(dim)
-    try:
-        if step != 1 or start < 0:
-            raise Undecided("a step or a start that depends on a symbol")
-        if isinstance(end, int) and end < 0:
-            stop = extent + end
-        else:
-            stop = extent if end >= extent else end
-        if start and not stop >= start:
-            raise Undecided("an empty slice")
-    except Undecided as error:
-        if isinstance(end, int) and end >= 2**31 - 1 and step == 1 and start >= 0:
-            stop = extent
-        else:
-            raise Decline(str(error)) from error
+    if isinstance(end, int) and end < 0:
+        stop = extent + end
+    elif isinstance(end, int) and end >= _NO_END:
+        stop = extent
+    else:
+        stop = end if _at_most(b, end, extent) else extent
+    if not _at_most(b, start, stop):
+        return 0, 0
     return start, b.sizes.dim(stop - start)
+
+
+_NO_END: Final = (1 << 31) - 1
+"""Exporters write this, or more, for "to the end"."""
+
+
+def _at_most(b: Builder, low: Extent, high: Extent) -> bool:
+    """Whether low <= high; assumed, and written down, where sizes decide it."""
+    try:
+        return bool(low <= high)
+    except Undecided:
+        b.assumptions[f"{low} <= {high}"] = None
+        return True
 
 
 def _gather(b: Builder, call: Call) -> Results:
@@ -281,26 +286,16 @@ def _expand(b: Builder, call: Call) -> Results:
     return (expand(b, data, wanted),)
 
 
-def expand(b: Builder, ref: Ref, wanted: Sequence[int | str]) -> Ref:
+def expand(b: Builder, ref: Ref, wanted: Sequence[Dim]) -> Ref:
     """Broadcast with a shape; nothing when the shape stays."""
     own = b.shape(ref)
-    lead = len(wanted) - len(own)
-    padded = (1,) * lead + own
-    full = [
-        mine if theirs == 1 else theirs
-        for mine, theirs in zip(padded[max(-lead, 0) :], wanted, strict=False)
-    ]
-    if lead < 0:
-        full = [
-            *own[:-lead],
-            *(
-                mine if theirs == 1 else theirs
-                for mine, theirs in zip(own[-lead:], wanted, strict=True)
-            ),
-        ]
-    if tuple(full) == own:
+    rank = max(len(own), len(wanted))
+    mine = (*[1] * (rank - len(own)), *own)
+    theirs = (*[1] * (rank - len(wanted)), *wanted)
+    full = tuple(m if t == 1 else t for m, t in zip(mine, theirs, strict=True))
+    if full == own:
         return ref
-    return b.emit("expand", ref, shape=tuple(full))
+    return b.emit("expand", ref, shape=full)
 
 
 def repeat(b: Builder, ref: Ref, counts: Sequence[int], *, each: bool) -> Ref:
@@ -381,12 +376,8 @@ def _pads(b: Builder, call: Call) -> tuple[tuple[int, ...], tuple[int, ...], flo
     if call.opset < 11:
         return call.ints("pads") or (), every, call.float("value", 0.0)
     filler, axes = call.optional(2), call.optional(3)
-    value = 0.0 if filler is None else _number(b, filler)
+    value = 0.0 if filler is None else number(b, filler)
     return b.ints(call[1]), every if axes is None else b.ints(axes), value
-
-
-def _number(b: Builder, ref: Ref) -> Any:
-    return number(b, ref)
 
 
 def number(b: Builder, ref: Ref) -> Any:
@@ -417,10 +408,6 @@ def pad(
     return b.emit(
         "pad", data, before=tuple(grown[0]), after=tuple(grown[1]), value=value
     )
-
-
-def _alias(b: Builder, call: Call) -> Results:
-    return (call[0],)
 
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(

@@ -207,7 +207,9 @@ def _lp_normalization(b: Builder, call: Call) -> Results:
     else:
         square = b.emit("mul", data, data)
         norm = b.emit("sqrt", reduce_(b, "reduce_sum", square, axes, keep=True))
-    return (b.emit("div", data, norm),)
+    is_zero = b.emit("equal", norm, b.scalar(0, norm))
+    safe = b.emit("where", is_zero, b.scalar(1, norm), norm)
+    return (b.emit("div", data, safe),)
 
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tuner.errors import InvalidModel
 from tuner.frontend.builder import Builder, Decline
 from tuner.frontend.call import Call, Results, Rule
 from tuner.frontend.opaque import normal_form
@@ -58,13 +59,29 @@ def _constant_of_shape(b: Builder, call: Call) -> Results:
 
 
 def _range(b: Builder, call: Call) -> Results:
+    known = [b.values[call[i]] for i in range(3)]
+    if any(value is None for value in known):
+        return _symbolic_range(b, call)
     start, limit, delta = (number(b, call[i]) for i in range(3))
+    if delta == 0:
+        raise InvalidModel(b.where, "counts with step 0")
     count = max(int(np.ceil((limit - start) / delta)), 0)
     if count > LARGEST_RANGE:
         raise Decline(f"a range of {count} numbers")
     dtype = b.dtype(call[0])
     steps = np.arange(count, dtype=np.float64 if dtype.is_float else np.int64)
     return (b.constant(start + delta * steps, dtype),)
+
+
+def _symbolic_range(b: Builder, call: Call) -> Results:
+    """Counting by one up to a symbolic size: made at run time, of known length."""
+    if b.dtype(call[0]).is_float:
+        raise Decline("a range of run-time bounds")
+    start, limit, delta = (b.counts(call[i])[0] for i in range(3))
+    if not isinstance(delta, int) or delta != 1:
+        raise Decline("a range of run-time steps")
+    kind = TensorType(dtype=b.dtype(call[0]), shape=(b.sizes.dim(limit - start),))
+    return b.opaque(call.given(), (kind,), normal_form(call))
 
 
 def _eye_like(b: Builder, call: Call) -> Results:
