@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import structlog
@@ -17,16 +17,24 @@ from service import __version__
 from service.api import blobs, devices, health, jobs, openapi, plans, problems
 from service.api.context import Context
 from service.api.requests import RequestMiddleware
+from service.dashboard import routes as dashboard
 from service.jobs import engine
+from service.jobs.devices import open_runner
 from service.jobs.engine import JobQueue
 from service.jobs.planning import Planner
 from service.jobs.submission import Submissions
 from service.jobs.worker import Worker
 from service.settings import Settings
 from service.store import Database, connect, upgrade
-from tuner.runtime.runner import Runner
 
-ROUTERS = (plans.router, blobs.router, jobs.router, devices.router, health.router)
+ROUTERS = (
+    plans.router,
+    blobs.router,
+    jobs.router,
+    devices.router,
+    health.router,
+    dashboard.router,
+)
 
 
 def now() -> datetime:
@@ -116,8 +124,32 @@ def make_worker(settings: Settings, database: Database) -> Worker:
         database=database,
         planner=Planner(plan_seconds=settings.plan_seconds),
         clock=now,
-        open_runner=lambda device: closing(Runner(device)),
+        open_runner=open_runner,
     )
+
+
+def run_worker(settings: Settings, until: Callable[[], object]) -> None:
+    """Tune what is queued for one device, with the API elsewhere.
+
+    Args:
+        settings: the database, and the device to measure on.
+        until: returns when the worker should end, at the next step of its job.
+
+    Raises:
+        DeviceBusy: another worker has the device.
+        StoreUnavailable: the database cannot be used.
+    """
+    prepare(settings)
+    database = open_database(settings)
+    try:
+        worker = make_worker(settings, database)
+        worker.start()
+        try:
+            until()
+        finally:
+            worker.stop()
+    finally:
+        database.close()
 
 
 def configure_logging(settings: Settings) -> None:

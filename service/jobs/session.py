@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from service.jobs.devices import Measuring
 from service.jobs.planning import Planner, Question, as_revision
 from service.store.jobs import EventDraft, JobRequest, Progress
 from service.store.kernels import StoredKernel
@@ -31,9 +32,9 @@ class Tuning:
         """The next batch of measurements; None when the session is over."""
         return self.session.propose()
 
-    def measure(self, batch: Json, runner: Runner) -> list[Json]:
+    def measure(self, batch: Json, runner: Measuring) -> list[Json]:
         """Run a batch on the worker's device."""
-        return self.session.measure(batch, runner)
+        return self.session.measure(batch, cast("Runner", runner))
 
     def observe(self, batch: Json, results: list[Json]) -> tuple[EventDraft, ...]:
         """Take in a batch's results; gives the events that they caused."""

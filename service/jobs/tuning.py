@@ -15,6 +15,7 @@ from typing import Any, Literal
 import structlog
 
 from service.errors import problem_of
+from service.jobs.devices import Measuring
 from service.jobs.planning import Planner
 from service.jobs.session import (
     Tuning,
@@ -26,7 +27,6 @@ from service.store import Database, blobs, jobs, kernels, measurements, plans
 from service.store.errors import BrokenReference
 from service.store.jobs import EventDraft
 from tuner.errors import TunerError
-from tuner.runtime.runner import Runner
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ class TuneWorkflow:
 
     database: Database
     planner: Planner
-    open_runner: Callable[[], AbstractContextManager[Runner]]
+    open_runner: Callable[[], AbstractContextManager[Measuring]]
     clock: Callable[[], datetime]
 
     def run(self, job_id: str, step: Step) -> str:
@@ -99,7 +99,7 @@ class TuneWorkflow:
         return open_tuning(self.planner, job.request, model.content, known)
 
     def _measuring(
-        self, tuning: Tuning, batch: Json, runner: Runner
+        self, tuning: Tuning, batch: Json, runner: Measuring
     ) -> Callable[[], Json]:
         def measure() -> Json:
             with self.database.read() as session:

@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from service.jobs.devices import Measuring
 from service.jobs.engine import Engine
 from service.jobs.locks import DeviceLock
 from service.jobs.planning import Planner, queue_of, target_of
@@ -20,7 +21,6 @@ from service.settings import Settings
 from service.store import Database, StoreUnavailable, devices, heartbeats
 from service.store.devices import StoredDevice
 from service.store.heartbeats import Heartbeat
-from tuner.runtime.runner import Runner
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class Worker:
         database: Database,
         planner: Planner,
         clock: Callable[[], datetime],
-        open_runner: Callable[[str], AbstractContextManager[Runner]],
+        open_runner: Callable[[str], AbstractContextManager[Measuring]],
     ) -> None:
         self._database = database
         self._clock = clock
