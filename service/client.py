@@ -80,6 +80,7 @@ class Submission:
     job: str | None
     names: Mapping[str, tuple[str, ...]]
     plan: Json
+    cached: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,7 @@ class Submit:
 
     Attributes:
         model: ONNX bytes, or graph JSON.
+        title: how people should see the model called.
         wait_seconds: how long the service may hold the answer back for a result.
     """
 
@@ -160,6 +162,7 @@ class Submit:
     budget_seconds: float | None = None
     budget_trials: int | None = None
     options: Json | None = None
+    title: str = ""
     wait_seconds: float | None = None
 
     def request(self) -> dict[str, Any]:
@@ -169,6 +172,7 @@ class Submit:
             "mode": self.mode,
             "budget_seconds": self.budget_seconds,
             "budget_trials": self.budget_trials,
+            "title": self.title or None,
         }
         asked = {name: value for name, value in given.items() if value is not None}
         wait = self.wait_seconds
@@ -215,7 +219,8 @@ def _unavailable(where: str, error: httpx.HTTPError) -> ServiceUnavailable:
     return ServiceUnavailable(where, text, hint="is `fuseplan serve` running there?")
 
 
-def _submission(document: Json) -> Submission:
+def _submission(response: httpx.Response) -> Submission:
+    document = _checked(response)
     return Submission(
         plan_key=document["plan_key"],
         digest=document["digest"],
@@ -224,6 +229,7 @@ def _submission(document: Json) -> Submission:
         job=_job_id(document.get("job")),
         names={i: tuple(n) for i, n in (document.get("names") or {}).items()},
         plan=document["plan"],
+        cached=response.headers.get("fuseplan-cache") == "hit",
     )
 
 
@@ -357,15 +363,15 @@ class Client:
 
     def job(self, job: str) -> Job:
         """A job as it is now."""
-        return _job(self._send("GET", f"/v1/jobs/{job}"))
+        return _job(_checked(self._send("GET", f"/v1/jobs/{job}")))
 
     def cancel(self, job: str) -> None:
         """Ask for a job to end after the batch in flight."""
-        self._send("DELETE", f"/v1/jobs/{job}")
+        _checked(self._send("DELETE", f"/v1/jobs/{job}"))
 
     def get(self, path: str) -> Json:
         """Any other resource of the service."""
-        return self._send("GET", path)
+        return _checked(self._send("GET", path))
 
     def events(self, job: str, *, after: str = "") -> Iterator[Event]:
         """The events of a job, past and to come, until it is over.
@@ -437,9 +443,9 @@ class Client:
             self.counts.misses += 1
         return found
 
-    def _send(self, method: str, path: str, **request: Any) -> Json:
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
-            return _checked(self._http.request(method, path, **request))
+            return self._http.request(method, path, **request)
         except httpx.HTTPError as error:
             raise _unavailable(self.address + path, error) from error
 
@@ -472,7 +478,7 @@ class AsyncClient:
 
     async def job(self, job: str) -> Job:
         """A job as it is now."""
-        return _job(await self._send("GET", f"/v1/jobs/{job}"))
+        return _job(_checked(await self._send("GET", f"/v1/jobs/{job}")))
 
     async def lookup(self, key: str) -> StoredPlan | Miss:
         """The stored plan of a key, or why there is none; never raises."""
@@ -495,8 +501,8 @@ class AsyncClient:
                 if event is not None:
                     yield event
 
-    async def _send(self, method: str, path: str, **request: Any) -> Json:
+    async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
-            return _checked(await self._http.request(method, path, **request))
+            return await self._http.request(method, path, **request)
         except httpx.HTTPError as error:
             raise _unavailable(self.address + path, error) from error

@@ -48,8 +48,8 @@ def of_planned(planned: Planned) -> Package:
     }
     manifest = {
         "schema": EXPORT_SCHEMA,
-        "plan": {"plan_key": planned.key, **planned.stored},
-        "names": {i: list(names) for i, names in planned.model.names.items()},
+        "plan": {"plan_key": planned.prepared.key.key, **planned.stored},
+        "names": {i: list(names) for i, names in planned.prepared.model.names.items()},
         "launches": launches,
     }
     return Package(manifest=manifest, texts={s.digest: s.text for s in sources})

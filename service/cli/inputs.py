@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -13,9 +12,8 @@ from service.cli.exits import BadArgument
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from service.jobs.planning import Prepared
     from service.settings import Settings
-    from tuner.pipeline import Model
-    from tuner.plan import Options, Pin
 
 KEY_DIGITS: Final = 64
 
@@ -97,8 +95,8 @@ def json_object(option: str, text: str) -> Mapping[str, Any]:
 
 def read_model(
     path: Path, target: str, shape: Iterable[str], given: Mapping[str, Any]
-) -> tuple[Options, Model]:
-    """Plan options and the model of a file, with every dimension bound.
+) -> Prepared:
+    """The model of a file, with every dimension bound and its plan key.
 
     Args:
         path: model file, or `-`.
@@ -109,17 +107,14 @@ def read_model(
     said = sizes(shape)
     data = read_bytes(path)
 
-    from tuner.pipeline import load
+    from service.jobs.planning import Planner, Question
 
-    options = plan_options(given, target)
-    shapes = {**options.shapes, **said}
-    training = options.mode == "training"
-    model = load(data, form_of(data), shapes=shapes, training=training)
-    pins = tuple(
-        replace(pin, nodes=(model.node_id(pin.nodes[0]), model.node_id(pin.nodes[1])))
-        for pin in options.pins
-    )
-    return replace(options, pins=pins, shapes=shapes), model
+    options = dict(given)
+    shapes = options.get("shapes", {})
+    if said and isinstance(shapes, dict):
+        options["shapes"] = {**shapes, **said}
+    question = Question(data=data, form=form_of(data), target=target, options=options)
+    return Planner(plan_seconds=1.0).prepare(question)
 
 
 def settings(**given: object) -> Settings:
@@ -149,71 +144,3 @@ def log_file() -> Path:
         return settings().log_file
     except BadArgument:
         return Path.home() / ".local" / "state" / "fuseplan" / "fuseplan.log"
-
-
-_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "objective": ("latency",),
-    "launch_mode": ("stream", "graph"),
-    "mode": ("inference", "training"),
-    "exactness": ("strict", "relaxed"),
-    "legality": ("reference", "full"),
-}
-
-
-def plan_options(given: Mapping[str, Any], target: str) -> Options:
-    """Plan options from their JSON form; what is left out takes its default.
-
-    Raises:
-        BadArgument: an option is unknown or has a value that it cannot take.
-    """
-    from tuner.plan import Options
-
-    known = {*_CHOICES, "memory_cap_bytes", "pins", "shapes"}
-    for name in given:
-        if name not in known:
-            raise BadArgument(
-                "--options", f"no option {name!r}", hint=", ".join(sorted(known))
-            )
-    for name, allowed in _CHOICES.items():
-        if given.get(name, allowed[0]) not in allowed:
-            raise BadArgument(
-                "--options", f"{name} is one of {', '.join(allowed)}, not {given[name]}"
-            )
-    default = "reference" if target == "ideal" else "full"
-    words = {name: given[name] for name in _CHOICES if name in given}
-    return Options(
-        **{"legality": default, **words},
-        memory_cap_bytes=_memory_cap(given.get("memory_cap_bytes")),
-        pins=_pins(given.get("pins", ())),
-        shapes=_shapes(given.get("shapes", {})),
-    )
-
-
-def _memory_cap(value: object) -> int | None:
-    if value is None or (type(value) is int and value > 0):
-        return value if isinstance(value, int) else None
-    raise BadArgument("--options", "memory_cap_bytes is a positive whole number")
-
-
-def _shapes(value: object) -> Mapping[str, int]:
-    if isinstance(value, dict) and all(
-        type(n) is int and n > 0 for n in value.values()
-    ):
-        return value
-    raise BadArgument("--options", "shapes maps dimension names to positive sizes")
-
-
-def _pins(value: object) -> tuple[Pin, ...]:
-    from tuner.plan import Pin
-
-    hint = 'pins: [{"fuse": true, "nodes": ["a", "b"]}]'
-    if not isinstance(value, list | tuple):
-        raise BadArgument("--options", "pins is a list", hint=hint)
-    pins = []
-    for item in value:
-        match item:
-            case {"fuse": bool(fuse), "nodes": [str(first), str(second)]}:
-                pins.append(Pin(fuse=fuse, nodes=(first, second)))
-            case _:
-                raise BadArgument("--options", f"{item!r} is no pin", hint=hint)
-    return tuple(pins)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from service.cli.lookups import Found, Least
-    from tuner.pipeline import Model
-    from tuner.plan import Options, Plan
+    from service.jobs.planning import Prepared
+    from tuner.plan import Plan
 
 ModelPath = Annotated[
     Path,
@@ -69,8 +69,8 @@ def plan(
 ) -> None:
     """Plan a model for a target, without running it and without a service."""
     given = with_legality(options, legality)
-    asked, read = inputs.read_model(model, target, shape or (), given)
-    joined = make(read, target, asked, time_limit_seconds=time_limit).joined()
+    prepared = inputs.read_model(model, target, shape or (), given)
+    joined = make(prepared, time_limit_seconds=time_limit).joined()
     if as_json:
         output.emit(joined)
     else:
@@ -87,43 +87,42 @@ def with_legality(options: str, legality: str | None) -> dict[str, Any]:
 class Planned:
     """An analytic plan with everything that a command may print of it."""
 
+    prepared: Prepared
     plan: Plan
-    key: str
     stored: Mapping[str, Any]
-    model: Model
     plan_seconds: float
 
     def joined(self) -> dict[str, Any]:
         """The plan in the model's own names, with its envelope."""
         from tuner import document
 
+        model = self.prepared.model
         return {
-            "plan_key": self.key,
+            "plan_key": self.prepared.key.key,
             "digest": document.digest(document.encode(self.stored)),
-            **document.joined(self.stored, self.model.names),
+            **document.joined(self.stored, model.names),
             "timing": {
-                "import_seconds": self.model.import_seconds,
+                "import_seconds": model.import_seconds,
                 "plan_seconds": self.plan_seconds,
             },
         }
 
 
-def make(
-    model: Model, target: str, options: Options, *, time_limit_seconds: float = 60.0
-) -> Planned:
+def make(prepared: Prepared, *, time_limit_seconds: float = 60.0) -> Planned:
     """Plan a model that was read; no service and no device take part."""
     from tuner import document, pipeline
 
-    key = pipeline.plan_key(model, target, options)
     started = time.perf_counter()
     made = pipeline.make_plan(
-        model, target, options, time_limit_seconds=time_limit_seconds
+        prepared.model,
+        prepared.device,
+        prepared.options,
+        time_limit_seconds=time_limit_seconds,
     )
+    key = prepared.key
     stored = document.body(made, target=dict(key.target), toolchain=dict(key.toolchain))
     seconds = time.perf_counter() - started
-    return Planned(
-        plan=made, key=key.key, stored=stored, model=model, plan_seconds=seconds
-    )
+    return Planned(prepared=prepared, plan=made, stored=stored, plan_seconds=seconds)
 
 
 def lookup(
@@ -163,12 +162,11 @@ def _lookup_model(
 ) -> dict[str, Any]:
     """The stored plan of a model, or the analytic one when that will do."""
     from service.cli import lookups
-    from tuner import pipeline
 
     shape, text = asked
     given = inputs.json_object("--options", text)
-    options, model = inputs.read_model(path, target, shape, given)
-    key = pipeline.plan_key(model, target, options).key
+    prepared = inputs.read_model(path, target, shape, given)
+    key = prepared.key.key
     try:
         found = lookups.find(key, least, server)
     except CacheMiss:
@@ -179,8 +177,8 @@ def _lookup_model(
             raise
         output.note(f"fuseplan: {error}; planning without the cache")
     else:
-        return _shown(found, key, names=model.names)
-    return {"source": "analytic", **make(model, target, options).joined()}
+        return _shown(found, key, names=prepared.model.names)
+    return {"source": "analytic", **make(prepared).joined()}
 
 
 def _shown(
@@ -216,8 +214,8 @@ def export(
         package = exports.of_stored(what)
     else:
         given = inputs.json_object("--options", options)
-        asked, model = inputs.read_model(Path(what), target, shape or (), given)
-        package = exports.of_planned(make(model, target, asked))
+        prepared = inputs.read_model(Path(what), target, shape or (), given)
+        package = exports.of_planned(make(prepared))
     written = exports.write(package, folder)
     if as_json:
         output.emit({"folder": str(folder), "files": written})

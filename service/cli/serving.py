@@ -33,17 +33,28 @@ def serve(
     port: Annotated[
         int | None, typer.Option("--port", "-p", help="Port to listen on; 0 is any.")
     ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", "-d", help="Device to tune on beside it.")
+    ] = None,
     no_worker: Annotated[
         bool, typer.Option("--no-worker", help="Answer requests only; tune elsewhere.")
     ] = False,
+    database_url: Annotated[
+        str | None, typer.Option("--database-url", help="SQLAlchemy address.")
+    ] = None,
 ) -> None:
     """Answer over HTTP, show the dashboard, and tune beside it."""
     import uvicorn
 
     from service.app import create_app
 
-    worker = False if no_worker else None
-    given = inputs.settings(host=host, port=port, worker=worker)
+    given = inputs.settings(
+        host=host,
+        port=port,
+        device=device,
+        worker=False if no_worker else None,
+        database_url=database_url,
+    )
     application = create_app(given)
     output.note(f"fuseplan: {given.address} (database {given.url})")
     uvicorn.run(

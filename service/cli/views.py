@@ -115,3 +115,29 @@ def show_groups(kernels: Sequence[Json]) -> None:
         output.line(
             f"{kernel['name']} {kernel['family']}: {', '.join(kernel['nodes'])}"
         )
+
+
+_WHOLE: Final = {
+    "plan": "this plan",
+    "untuned": "before tuning",
+    "unfused": "without fusion",
+    "reference": "ONNX Runtime",
+}
+
+
+def show_measured(plan: Json) -> None:
+    """Print whole runs of the plan and of what it is compared with."""
+    measured = plan.get("measured") or {}
+    own = (measured.get("plan") or {}).get("seconds")
+    rows = [
+        (
+            _WHOLE.get(name, name),
+            duration(found["seconds"]),
+            f"{duration(found['low_seconds'])} to {duration(found['high_seconds'])}",
+            ratio(found["seconds"] / own if own else None),
+        )
+        for name, found in measured.items()
+        if found
+    ]
+    if rows:
+        output.table(("measured", ">time", ">95 % interval", ">against ours"), rows)

@@ -7,7 +7,7 @@ from typing import Final
 
 _SECONDS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
 _BYTES: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-_DASH: Final = "\N{EN DASH}"
+NO_FIGURE: Final = "\N{EN DASH}"
 _MINUTE_SECONDS: Final = 60.0
 
 
@@ -26,7 +26,7 @@ def duration(seconds: float | None) -> str:
         seconds: time in seconds, or None where there is no figure.
     """
     if seconds is None or not math.isfinite(seconds):
-        return _DASH
+        return NO_FIGURE
     if seconds == 0:
         return "0 s"
     for scale, unit in _SECONDS:
@@ -38,7 +38,7 @@ def duration(seconds: float | None) -> str:
 def clock(seconds: float | None) -> str:
     """Time left or elapsed for a person: `95` is `1 min 35 s`."""
     if seconds is None or not math.isfinite(seconds):
-        return _DASH
+        return NO_FIGURE
     minutes, rest = divmod(max(0.0, seconds), _MINUTE_SECONDS)
     return f"{int(minutes)} min {int(rest):02d} s" if minutes else f"{rest:.0f} s"
 
@@ -46,7 +46,7 @@ def clock(seconds: float | None) -> str:
 def size(count: float | None) -> str:
     """Bytes in binary units: `1536` is `1.50 KiB`."""
     if count is None or not math.isfinite(count):
-        return _DASH
+        return NO_FIGURE
     for scale, unit in _BYTES:
         if abs(count) >= scale:
             return f"{_significant(count / scale)} {unit}"
@@ -56,7 +56,7 @@ def size(count: float | None) -> str:
 def percent(fraction: float | None) -> str:
     """A fraction as per cent: `0.0123` is `1.23 %`, and an exact 0 is `0 %`."""
     if fraction is None or not math.isfinite(fraction):
-        return _DASH
+        return NO_FIGURE
     value = fraction * 100
     if value == 0:
         return "0 %"
@@ -67,10 +67,10 @@ def percent(fraction: float | None) -> str:
 def ratio(value: float | None) -> str:
     """A speed-up or other quotient: `1.234` is 1.23 times."""
     if value is None or not math.isfinite(value):
-        return _DASH
+        return NO_FIGURE
     return f"{value:.2f}\N{MULTIPLICATION SIGN}"
 
 
 def count(value: float | None) -> str:
     """A whole number with thin spaces between thousands."""
-    return _DASH if value is None else f"{value:,.0f}".replace(",", "\u202f")
+    return NO_FIGURE if value is None else f"{value:,.0f}".replace(",", "\u202f")
