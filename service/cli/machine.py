@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from service.cli import inputs, output
+from service.cli.planning import AsJson
 from service.dashboard.formats import duration, percent, size
 
 if TYPE_CHECKING:
     from cost_model.calibration import Calibration, CopySample
     from cost_model.device import Device
-    from service.cli.planning import AsJson
     from tuner.runtime.runner import Runner
 
 COPY_ELEMENTS: Final = tuple(1 << shift for shift in range(12, 25))

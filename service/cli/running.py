@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from service.cli import inputs, output, planning, views
-from service.cli.exits import Exit
+from service.cli.exits import BadArgument, Exit
+from service.cli.planning import AsJson, ModelPath, OptionsText, Shapes
 from service.dashboard.formats import clock, duration, percent, ratio, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from rich.progress import Progress
 
-    from service.cli.planning import AsJson, ModelPath, OptionsText, Shapes
     from service.jobs.planning import Prepared
     from tuner.ir.types import Array
     from tuner.plan import Plan
@@ -94,8 +94,6 @@ def _values(prepared: Prepared) -> Mapping[str, Array]:
 
 def _require_weights(prepared: Prepared, seed: int | None) -> None:
     """A light model runs on random weights only when the user says so."""
-    from service.cli.exits import BadArgument
-
     imported = prepared.model.imported
     missing = [w for w in imported.graph.weights if w not in imported.values]
     if missing and seed is None:
