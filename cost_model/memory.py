@@ -129,8 +129,11 @@ def _again(
     total.scattered_cache_bytes += scattered - missed
     total.dram_bytes += burst
     if not access.is_write:
-        total.cache_read_bytes += hit
-        total.dram_read_bytes += burst
+        # A thread waits for the bytes that it asked for; the rest of a sector and of a
+        # burst comes along.
+        waiting = useful / access.requested_bytes
+        total.cache_read_bytes += repeated - near + waiting * (scattered - missed)
+        total.dram_read_bytes += waiting * missed
 
 
 def _within_blocks(access: Access, repeated: int, sector: int, blocks: int) -> int:

@@ -233,10 +233,11 @@ def _add_part(
     cache_rate = min(device.l2_bytes_per_second, drawn)
     dram_rate = min(device.dram_bytes_per_second, drawn)
     terms.dram += share * moved.dram_bytes / dram_rate
-    terms.cache += share * moved.cache_bytes / cache_rate
-    terms.private += (
-        share * moved.private_bytes * count / (device.l1_bytes_per_second * active)
-    )
+    stalls = 1.0 / device.scattered_share - 1.0
+    cache = moved.cache_bytes + stalls * moved.scattered_cache_bytes
+    private = moved.private_bytes + stalls * moved.scattered_private_bytes
+    terms.cache += share * cache / cache_rate
+    terms.private += share * private * count / (device.l1_bytes_per_second * active)
     asked = running * work.block_threads * max(1, work.bytes_in_flight_per_thread)
     in_flight = max(asked, active * device.prefetched_bytes_per_multiprocessor)
     waited = moved.dram_read_bytes * device.dram_latency_seconds
