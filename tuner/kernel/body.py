@@ -268,18 +268,13 @@ class Body:
 
     def _mask(self, index: Index) -> int:
         masks = self._masks
-        while len(masks) < len(self.space.atoms):
-            atom = self.space.atoms[len(masks)]
-            inner = (
+        for atom in self.space.atoms[len(masks) :]:
+            masks.append(  # noqa: PERF401 - each needs the ones before it
                 self.values[atom.value].loops
                 if atom.kind is AtomKind.VALUE
-                else self._mask(atom.operand)
+                else _joined_mask(masks, atom.operand)
             )
-            masks.append(inner)
-        total = 0
-        for atom_number, _ in index.terms:
-            total |= masks[atom_number]
-        return total
+        return _joined_mask(masks, index)
 
     def _guards_mask(self, guards: Guards) -> int:
         total = 0
@@ -457,6 +452,13 @@ _INJECTIVE: Final[Mapping[str, Callable[[Body, Node, Key], Rule]]] = MappingProx
         "gather": Body._gather,
     }
 )
+
+
+def _joined_mask(masks: Sequence[int], index: Index) -> int:
+    total = 0
+    for atom, _ in index.terms:
+        total |= masks[atom]
+    return total
 
 
 def joined(guards: Guards, guard: Guard) -> Guards:

@@ -1,0 +1,179 @@
+"""A plan on a device: from planned kernels to a program, and a verified run of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from tuner.errors import DeviceUnavailable, VerificationFailed
+from tuner.frontend.fill import random_inputs, random_weights
+from tuner.ir.graph import extract
+from tuner.ir.types import Array
+from tuner.model import Model
+from tuner.plan import GENERATED, Language, Plan, PlannedKernel
+from tuner.runtime.requests import PlanRequest, PlanResult, Program, Step
+from tuner.runtime.runner import Runner
+
+LANGUAGES: Final[Mapping[str, Language]] = MappingProxyType(
+    {"cpu": "opencl", "opencl": "opencl", "null": "opencl", "cuda": "cuda"}
+)
+"""The language in which a kind of device takes its kernels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """A whole plan, run and compared with the library's run of the user's model.
+
+    Attributes:
+        verified: whether outputs were compared, and agreed.
+        seconds: median of the plan's timed runs.
+        reference_seconds: the same of the library, alone in its process.
+    """
+
+    verified: bool
+    max_abs_error: float
+    max_rel_error: float
+    seconds: float
+    reference_seconds: float | None
+    peak_memory_bytes: int
+
+
+def language_of(device: str) -> Language:
+    """The kernel language of a device such as cpu, cpu:0, cuda:1 or null:0.
+
+    Raises:
+        DeviceUnavailable: there is no such kind of device.
+    """
+    kind = device.partition(":")[0]
+    if kind not in LANGUAGES:
+        known = ", ".join(LANGUAGES)
+        raise DeviceUnavailable(
+            device, "no such kind of device", hint=f"there are: {known}"
+        )
+    return LANGUAGES[kind]
+
+
+def program(model: Model, plan: Plan, language: Language) -> Program:
+    """The plan as the executor runs it."""
+    graph, prepare = model.graph, model.prepare
+    given = (*graph.weights, *prepare.weights, *prepare.inputs)
+    made = set(prepare.outputs)
+    return Program(
+        steps=tuple(_step(plan, kernel, language) for kernel in plan.kernels),
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        weights=tuple(dict.fromkeys(name for name in given if name not in made)),
+        constants={**prepare.constants, **graph.constants},
+        types={**prepare.types, **graph.types},
+        memory=plan.memory,
+        prepare=prepare if prepare.nodes else None,
+        exactness=plan.options.exactness,
+    )
+
+
+def _step(plan: Plan, kernel: PlannedKernel, language: Language) -> Step:
+    source = None
+    if kernel.family in GENERATED:
+        source = next(s for s in kernel.sources if s.language == language)
+    return Step(
+        name=kernel.name, graph=extract(plan.graph, kernel.region), source=source
+    )
+
+
+def whole_request(
+    model: Model,
+    plans: Mapping[str, Plan],
+    language: Language,
+    *,
+    seed: int = 0,
+    budget_seconds: float = 5.0,
+    values: Mapping[str, Array] | None = None,
+) -> PlanRequest:
+    """Whole plans to verify and time, on seeded weights and inputs.
+
+    Args:
+        model: what the plans are plans of.
+        plans: by a name of the caller's.
+        language: in which the device takes its kernels.
+        seed: of weights that did not come with the model, and of inputs.
+        budget_seconds: for the timed samples.
+        values: weights by the user's names, in place of the model's own.
+    """
+    imported = model.imported
+    weights = {**random_weights(imported, seed), **imported.values, **(values or {})}
+    programs = {name: program(model, plan, language) for name, plan in plans.items()}
+    ids = _ids_of_names(model)
+    feeds = tuple(
+        {ids[name]: array for name, array in random_inputs(imported, s).items()}
+        for s in (seed, seed + 1)
+    )
+    return PlanRequest(
+        programs=programs,
+        weights={ids[name]: array for name, array in weights.items() if name in ids},
+        feeds=tuple({n: f[n] for n in model.graph.inputs} for f in feeds),
+        reference=imported.onnx,
+        reference_names=_reference_names(model),
+        reference_weights={n: weights[n] for n in imported.graph.weights},
+        budget_seconds=budget_seconds,
+    )
+
+
+def _ids_of_names(model: Model) -> dict[str, str]:
+    """Canonical tensor by the user's name, for inputs and weights."""
+    tensors = (*model.graph.inputs, *model.graph.weights, *model.prepare.weights)
+    tensors = (*tensors, *model.prepare.inputs)
+    return {name: t for t in tensors for name in model.names.get(t, ())}
+
+
+def _reference_names(model: Model) -> dict[str, str]:
+    graph = model.graph
+    outputs = zip(graph.outputs, model.imported.graph.outputs, strict=True)
+    inputs = {t: model.names[t][0] for t in graph.inputs}
+    return {**inputs, **dict(outputs)}
+
+
+def run_plan(
+    model: Model,
+    plan: Plan,
+    *,
+    device: str = "cpu",
+    seed: int = 0,
+    verify: bool = True,
+    values: Mapping[str, Array] | None = None,
+) -> RunReport:
+    """Run a whole plan in a child process and compare it with ONNX Runtime.
+
+    Raises:
+        DeviceUnavailable: the device is not there.
+        VerificationFailed: the outputs differ, or the plan could not be run.
+    """
+    request = whole_request(
+        model, {"plan": plan}, language_of(device), seed=seed, values=values
+    )
+    if not verify:
+        request = replace(request, reference=None)
+    with Runner(device) as runner:
+        result = runner.measure_whole(request)
+    return _report(plan, result)
+
+
+def _report(plan: Plan, result: PlanResult) -> RunReport:
+    timed = result.measurements["plan"]
+    if timed.failure:
+        raise VerificationFailed(
+            "plan",
+            f"{timed.failure}: {timed.message}",
+            hint="run with another seed, and report the model if it fails again",
+        )
+    reference = result.measurements.get("reference")
+    usable = reference is not None and not reference.failure
+    return RunReport(
+        verified=result.verified,
+        max_abs_error=timed.max_abs_error,
+        max_rel_error=timed.max_rel_error,
+        seconds=timed.seconds,
+        reference_seconds=reference.seconds if reference and usable else None,
+        peak_memory_bytes=plan.memory.peak_bytes,
+    )

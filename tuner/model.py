@@ -1,0 +1,106 @@
+"""A model as the planner sees it: canonical, rewritten, with the way back to names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Literal
+
+from tuner.errors import InvalidOption, UnboundDimensions
+from tuner.frontend.imported import Imported
+from tuner.frontend.onnx import read_onnx
+from tuner.frontend.wire import read_json
+from tuner.ir.fingerprint import canonicalize
+from tuner.ir.graph import Graph
+from tuner.rewrite import simplify
+
+Form = Literal["onnx", "json"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A canonical graph, and what is needed to speak to the user about it.
+
+    Attributes:
+        graph: what runs on every call, in canonical ids.
+        prepare: what runs once at load; its outputs are weights of `graph`.
+        names: canonical id -> names in the graph that was handed in.
+        imported: the graph as handed in.
+        fingerprint: identity of `graph` and `prepare`, names and order apart.
+        import_seconds: from bytes to canonical graph.
+    """
+
+    graph: Graph
+    prepare: Graph
+    names: Mapping[str, tuple[str, ...]]
+    imported: Imported
+    fingerprint: str
+    import_seconds: float
+
+    def node_id(self, name: str) -> str:
+        """Canonical id of a node given by id or by the user's name.
+
+        Raises:
+            InvalidOption: the graph has no such node.
+        """
+        if name in self.graph.by_name:
+            return name
+        for node in self.graph.nodes:
+            if name in self.names.get(node.name, ()):
+                return node.name
+        raise InvalidOption(
+            name,
+            "no node of the planned graph has this name",
+            hint="take a node name of the model, or an id such as n12 of its plan",
+        )
+
+
+def load(
+    data: bytes,
+    form: Form = "onnx",
+    *,
+    shapes: Mapping[str, int] | None = None,
+    training: bool = False,
+    clock: Callable[[], float] = perf_counter,
+) -> Model:
+    """Read a model, bind its dimensions, simplify it and give it canonical ids.
+
+    Args:
+        data: an ONNX protobuf, or graph JSON in UTF-8.
+        form: which of the two.
+        shapes: sizes of symbolic dimensions; the model's own defaults fill the rest.
+        training: whether normalisation statistics are live, so that nothing that
+            depends on their values may be folded.
+        clock: seconds, for `import_seconds`.
+
+    Raises:
+        InvalidModel, UnsupportedModel, ModelTooLarge: see `tuner.frontend`.
+        UnboundDimensions: a symbolic dimension has no size.
+    """
+    start = clock()
+    read = read_onnx if form == "onnx" else read_json
+    given = dict(shapes or {})
+    imported = read(data, dims=given)
+    if imported.symbols:
+        sizes = {**imported.dim_defaults, **given}
+        missing = [name for name in imported.symbols if name not in sizes]
+        if missing:
+            example = ",".join(f"{name}=1" for name in missing)
+            raise UnboundDimensions(
+                ", ".join(missing),
+                "symbolic dimensions have no size",
+                hint=f"give them, for example --shape {example}",
+            )
+        imported = read(data, dims=sizes)
+    training = training or imported.is_training
+    rewritten = simplify(imported.graph, training=training)
+    canonical = canonicalize(rewritten.graph, rewritten.prepare)
+    return Model(
+        graph=canonical.graph,
+        prepare=canonical.prepare,
+        names=canonical.names,
+        imported=imported,
+        fingerprint=canonical.fingerprint,
+        import_seconds=clock() - start,
+    )

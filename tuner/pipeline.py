@@ -1,0 +1,168 @@
+"""The planner, step by step: one page that says in which order the parts work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from types import MappingProxyType
+from typing import Final
+
+from cost_model.catalog import ALIASES, DEVICES, UnknownDevice, find
+from cost_model.device import Device
+from tuner.assembly import Assembler, Compile, Tuned, assemble, limits_for
+from tuner.errors import ConstraintsUnsatisfiable, UnknownTarget
+from tuner.fusion.baselines import unfused
+from tuner.fusion.partition import Solution, solve
+from tuner.fusion.traffic import traffic
+from tuner.ir.graph import Region
+from tuner.keys import PlanKey
+from tuner.keys import plan_key as key_of
+from tuner.model import Model, load
+from tuner.plan import CandidateSpace, Family, Options, Partition, Plan
+from tuner.pricing import Pricer
+
+__all__ = ["Model", "Planner", "load", "make_plan", "plan_key", "resolve_target"]
+
+TIME_LIMIT_SECONDS: Final = 20.0
+Price = Callable[[Region, Family], float]
+
+
+def resolve_target(name: str) -> Device:
+    """A device of the catalogue by id or alias.
+
+    Raises:
+        UnknownTarget: there is none; the message lists them.
+    """
+    try:
+        return find(name)
+    except UnknownDevice as error:
+        raise UnknownTarget(
+            name, "no such device", hint=f"known targets: {known_targets()}"
+        ) from error
+
+
+def known_targets() -> str:
+    """Ids and aliases of the catalogue, for messages."""
+    return ", ".join([*DEVICES, *ALIASES])
+
+
+def plan_key(model: Model, target: str | Device, options: Options) -> PlanKey:
+    """The key of a model's plan; pins must be canonical ids already."""
+    device = target if isinstance(target, Device) else resolve_target(target)
+    return key_of(model.fingerprint, device, options)
+
+
+@dataclass
+class Planner:
+    """Solves and assembles plans of one model on one device, again and again.
+
+    A planner remembers prices and generated kernels, so that a second solve with
+    other costs is quick.
+    """
+
+    model: Model
+    device: Device
+    options: Options
+    compile_source: Compile | None = None
+    time_limit_seconds: float = TIME_LIMIT_SECONDS
+    clock: Callable[[], float] = perf_counter
+
+    def __post_init__(self) -> None:
+        """Make the parts that are kept."""
+        self.pricer = Pricer(self.model.graph, self.device, self.options)
+        self.assembler = Assembler(
+            self.model.graph,
+            self.device,
+            self.options,
+            compile_source=self.compile_source,
+        )
+
+    def price(self, region: Region, family: Family) -> float:
+        """The objective: predicted seconds, or on `ideal` bytes moved."""
+        if self.device.kind == "ideal":
+            return traffic(self.model.graph, region).total_bytes * 1e-12
+        return self.pricer.seconds(region, family)
+
+    def solve(self, price: Price | None = None) -> Solution:
+        """The best partition under a price; by default the cost model's."""
+        return solve(
+            self.model.graph,
+            price or self.price,
+            profile=self.options.legality,
+            limits=limits_for(self.device, self.options),
+            pins=self.options.pins,
+            time_limit_seconds=self.time_limit_seconds,
+            clock=self.clock,
+        )
+
+    def plan(
+        self,
+        solution: Solution,
+        tuned: Mapping[str, Tuned] = MappingProxyType({}),
+    ) -> Plan:
+        """Generate code and lay out memory for a partition."""
+        plan = assemble(
+            self.assembler,
+            graph=self.model.graph,
+            prepare=self.model.prepare,
+            target=self.device.id,
+            options=self.options,
+            partition=solution.partition,
+            baselines=solution.baselines,
+            tuned=tuned,
+            whole={},
+        )
+        cap = self.options.memory_cap_bytes
+        if cap is not None and plan.memory.peak_bytes > cap:
+            raise ConstraintsUnsatisfiable(
+                "memory_cap_bytes",
+                f"the plan needs {plan.memory.peak_bytes} bytes, the cap is {cap}",
+                hint="raise the cap, or split the model",
+            )
+        return plan
+
+    def unfused(self) -> Solution:
+        """Every operator in a kernel of its own, as a solution like any other."""
+        choices = unfused(
+            self.model.graph,
+            self.price,
+            profile=self.options.legality,
+            limits=limits_for(self.device, self.options),
+        )
+        total = math.fsum(choice.seconds for choice in choices)
+        space = CandidateSpace(
+            families=tuple(sorted({str(choice.family) for choice in choices})),
+            legality=self.options.legality,
+            max_nodes=1,
+            candidates=len(choices),
+            complete=True,
+        )
+        partition = Partition(
+            choices=choices,
+            objective_seconds=total,
+            bound_seconds=total,
+            candidate_space=space,
+        )
+        return Solution(partition=partition, baselines={})
+
+
+def make_plan(
+    model: Model,
+    target: str | Device,
+    options: Options,
+    *,
+    time_limit_seconds: float = TIME_LIMIT_SECONDS,
+    compile_source: Compile | None = None,
+) -> Plan:
+    """An analytic plan, or one with compiled evidence when a compiler is given."""
+    device = target if isinstance(target, Device) else resolve_target(target)
+    planner = Planner(
+        model=model,
+        device=device,
+        options=options,
+        compile_source=compile_source,
+        time_limit_seconds=time_limit_seconds,
+    )
+    return planner.plan(planner.solve())

@@ -1,0 +1,137 @@
+"""The search for one kernel's schedule: Optuna's ask and tell, without repeats.
+
+The cost model's best schedules come first. A schedule is never proposed twice, and
+never one outside the space (every schedule of the space is legal by construction).
+The only module that imports Optuna.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import optuna
+
+from tuner.plan import Schedule
+
+_ASKS: Final = 16
+"""Proposals that Optuna may waste on known schedules before the ranking decides."""
+
+
+class KernelStudy:
+    """Proposes schedules of one kernel, best guess first, each at most once.
+
+    Args:
+        ranked: the whole space, the cost model's best first.
+        seed: of Optuna's sampler; equal seeds and answers give equal proposals.
+        startup: how many of the ranked schedules are tried before Optuna proposes.
+    """
+
+    def __init__(
+        self, ranked: Sequence[Schedule], *, seed: int, startup: int = 4
+    ) -> None:
+        if not ranked:
+            raise ValueError("a study needs at least one schedule")
+        self._ranked = tuple(ranked)
+        self._legal = frozenset(ranked)
+        self._startup = startup
+        self._seed = seed
+        self._study: optuna.Study | None = None
+        self._trials: dict[Schedule, optuna.trial.Trial] = {}
+        self._proposed: dict[Schedule, None] = {}
+        self._told: dict[Schedule, float | None] = {}
+
+    @property
+    def space_size(self) -> int:
+        """How many schedules there are."""
+        return len(self._ranked)
+
+    @property
+    def told(self) -> Mapping[Schedule, float | None]:
+        """Seconds by schedule; None where the run failed."""
+        return self._told
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every schedule was proposed."""
+        return len(self._proposed) == len(self._ranked)
+
+    def propose(self) -> Schedule | None:
+        """The next schedule to run; None when the space is exhausted."""
+        if self.exhausted:
+            return None
+        schedule = self._next_ranked() if self._is_starting else self._ask()
+        self._proposed[schedule] = None
+        return schedule
+
+    def tell(self, schedule: Schedule, seconds: float | None) -> None:
+        """Report a run; None says that it failed."""
+        self._proposed[schedule] = None
+        self._told[schedule] = seconds
+        if self._study is not None:
+            self._tell_optuna(schedule, seconds)
+
+    @property
+    def _is_starting(self) -> bool:
+        return len(self._proposed) < self._startup or len(self._ranked) <= _ASKS
+
+    def _next_ranked(self) -> Schedule:
+        return next(s for s in self._ranked if s not in self._proposed)
+
+    def _ask(self) -> Schedule:
+        study = self._ready_study()
+        space = self._distributions()
+        for _ in range(_ASKS):
+            trial = study.ask(fixed_distributions=space)
+            schedule = Schedule.of(**trial.params)
+            if schedule in self._legal and schedule not in self._proposed:
+                self._trials[schedule] = trial
+                return schedule
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        return self._next_ranked()
+
+    def _ready_study(self) -> optuna.Study:
+        if self._study is None:
+            optuna.logging.set_verbosity(optuna.logging.WARNING)
+            sampler = optuna.samplers.TPESampler(
+                seed=self._seed, n_startup_trials=self._startup, multivariate=False
+            )
+            self._study = optuna.create_study(direction="minimize", sampler=sampler)
+            for schedule, seconds in self._told.items():
+                self._tell_optuna(schedule, seconds)
+        return self._study
+
+    def _distributions(
+        self,
+    ) -> dict[str, optuna.distributions.BaseDistribution]:
+        values: dict[str, set[int]] = {}
+        for schedule in self._ranked:
+            for knob, value in schedule.knobs:
+                values.setdefault(knob, set()).add(value)
+        return {
+            knob: optuna.distributions.CategoricalDistribution(sorted(choices))
+            for knob, choices in sorted(values.items())
+        }
+
+    def _tell_optuna(self, schedule: Schedule, seconds: float | None) -> None:
+        study = self._ready_study()
+        trial = self._trials.pop(schedule, None)
+        if trial is None:
+            frozen = optuna.trial.create_trial(
+                params=schedule.as_dict,
+                distributions=self._distributions(),
+                value=seconds,
+                state=_state(seconds),
+            )
+            study.add_trial(frozen)
+        elif seconds is None:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        else:
+            study.tell(trial, seconds)
+
+
+def _state(seconds: float | None) -> optuna.trial.TrialState:
+    failed = seconds is None
+    return (
+        optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE
+    )
