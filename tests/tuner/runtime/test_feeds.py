@@ -1,0 +1,94 @@
+"""Random inputs that respect how they are used."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.tuner.runtime.graphs import exp_add, graph_of, tensor
+from tuner.ir.interpreter import from_bf16
+from tuner.ir.types import DType
+from tuner.runtime.backend import PAGE_BYTES
+from tuner.runtime.feeds import VARIANTS, Variant, align, make_feeds
+
+
+def test_a_seed_decides_everything() -> None:
+    """Equal seeds give equal arrays, other seeds others; subsets do not matter."""
+    graph = exp_add()
+    once, again = make_feeds(graph, 3), make_feeds(graph, 3)
+    other, part = make_feeds(graph, 4), make_feeds(graph, 3, names=("y",))
+    np.testing.assert_array_equal(once["x"], again["x"])
+    np.testing.assert_array_equal(once["y"], part["y"])
+    assert not np.array_equal(once["x"], other["x"])
+    assert not np.array_equal(once["x"], once["y"])
+
+
+def test_arrays_begin_at_a_page() -> None:
+    """Every array can be wrapped without a copy, and stays where it is."""
+    for array in make_feeds(exp_add(1001), 0).values():
+        assert array.ctypes.data % PAGE_BYTES == 0
+        assert align(array) is array
+
+
+def test_indices_stay_inside_the_table() -> None:
+    """An index, also one that is computed with first, fits the gathered axis."""
+    graph = graph_of(
+        [
+            ("j", "reshape", ["i"], {"shape": (8,)}),
+            ("o", "gather", ["t", "j"], {"axis": 0}),
+        ],
+        {"t": tensor(3, 4), "i": tensor(2, 4, dtype=DType.I64)},
+        ["o"],
+    )
+    index = make_feeds(graph, 0)["i"]
+    assert 0 <= index.min() <= index.max() < 3
+
+
+def test_roots_and_divisors_are_positive() -> None:
+    """What reaches a root or a divisor unchanged is never negative or zero."""
+    graph = graph_of(
+        [
+            ("r", "reshape", ["x"], {"shape": (64,)}),
+            ("s", "sqrt", ["r"], {}),
+            ("o", "div", ["s", "y"], {}),
+        ],
+        {"x": tensor(8, 8), "y": tensor(64)},
+        ["o"],
+    )
+    feeds = make_feeds(graph, 0)
+    assert feeds["x"].min() > 0
+    assert feeds["y"].min() > 0
+
+
+def test_known_ranges_win() -> None:
+    """A range that the user gave holds for floats and whole numbers."""
+    graph = graph_of(
+        [("o", "add", ["x", "x"], {}), ("p", "add", ["k", "k"], {})],
+        {"x": tensor(100), "k": tensor(100, dtype=DType.I32)},
+        ["o", "p"],
+    )
+    feeds = make_feeds(graph, 0, ranges={"x": (5.0, 6.0), "k": (7, 8)})
+    assert 5 <= feeds["x"].min() <= feeds["x"].max() <= 6
+    assert set(feeds["k"].tolist()) == {7, 8}
+
+
+def test_variants_differ_in_kind() -> None:
+    """There are positive, mostly true and NaN-holding kinds of values."""
+    graph = graph_of(
+        [("o", "where", ["c", "x", "x"], {})],
+        {"x": tensor(1000), "c": tensor(1000, dtype=DType.BOOL)},
+        ["o"],
+    )
+    positive = make_feeds(graph, 0, variant=VARIANTS[1])
+    assert positive["x"].min() > 0
+    assert positive["c"].mean() > 0.8
+    assert np.isnan(make_feeds(graph, 0, variant=Variant(nan_share=0.5))["x"]).any()
+
+
+def test_bf16_is_stored_as_bits() -> None:
+    """bf16 inputs are bit patterns of ordinary numbers."""
+    graph = graph_of(
+        [("o", "add", ["x", "x"], {})], {"x": tensor(100, dtype=DType.BF16)}, ["o"]
+    )
+    feeds = make_feeds(graph, 0)
+    assert feeds["x"].dtype == np.uint16
+    assert np.abs(from_bf16(feeds["x"])).max() < 10
