@@ -29,6 +29,11 @@ def encode(message: Any) -> bytes:
     return buffer.getvalue()
 
 
+def decode(content: bytes) -> Any:
+    """A message from bytes of our own making."""
+    return pickle.loads(content)  # noqa: S301
+
+
 def send(pipe: Connection, message: Any) -> None:
     """Write one message."""
     pipe.send_bytes(encode(message))
@@ -40,4 +45,4 @@ def receive(pipe: Connection) -> Any:
     Raises:
         EOFError: the other side is gone.
     """
-    return pickle.loads(pipe.recv_bytes())  # noqa: S301
+    return decode(pipe.recv_bytes())

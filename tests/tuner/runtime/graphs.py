@@ -54,7 +54,7 @@ def graph_of(
 
 
 def exp_add(count: int = COUNT) -> Graph:
-    """o = exp(x) + y."""
+    """O = exp(x) + y."""
     kind = tensor(count)
     return graph_of(
         [("h", "exp", ["x"], {}), ("o", "add", ["h", "y"], {})],
@@ -64,7 +64,7 @@ def exp_add(count: int = COUNT) -> Graph:
 
 
 def matmul_add() -> Graph:
-    """o = x @ w + b, with w and b as weights."""
+    """O = x @ w + b, with w and b as weights."""
     return graph_of(
         [("h", "matmul", ["x", "w"], {}), ("o", "add", ["h", "b"], {})],
         {"x": tensor(8, 32), "w": tensor(32, 16), "b": tensor(16)},

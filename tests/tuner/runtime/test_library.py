@@ -47,8 +47,33 @@ SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
 }
 WHOLE_ONLY = ("bit_", "shift_")
 FLOAT_ONLY = frozenset(
-    "floor ceil rint sqrt reciprocal exp log sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf sigmoid isnan isinf conv average_pool".split()
+    [
+        "floor",
+        "ceil",
+        "rint",
+        "sqrt",
+        "reciprocal",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "sigmoid",
+        "isnan",
+        "isinf",
+        "conv",
+        "average_pool",
+    ]
 )
 NOT_IN_ONNX = frozenset(
     (f"shift_{side}", kind)

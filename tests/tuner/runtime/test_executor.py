@@ -1,0 +1,250 @@
+"""Whole programs: arena, aliases, prepare, generated and library steps together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import parser
+
+from tests.tuner.runtime.graphs import graph_of, source, tensor
+from tuner.errors import InternalError
+from tuner.ir.graph import Graph
+from tuner.ir.types import Array
+from tuner.plan import Buffer, MemoryPlan
+from tuner.runtime.executor import Executor
+from tuner.runtime.null import NullBackend
+from tuner.runtime.opencl import OpenCLBackend
+from tuner.runtime.requests import PlanRequest, Program, Step
+from tuner.runtime.runner import Runner
+from tuner.runtime.whole import measure_programs
+
+ROWS, INNER, COLUMNS = 16, 32, 64
+COUNT = ROWS * COLUMNS
+
+
+def _whole() -> Graph:
+    """O = reshape(exp(x @ w2 + x @ w2)); w2 = w * 2 is prepared."""
+    return graph_of(
+        [
+            ("h", "matmul", ["x", "w2"], {}),
+            ("a", "add", ["h", "h"], {}),
+            ("flat", "reshape", ["a"], {"shape": (COUNT,)}),
+            ("e", "exp", ["flat"], {}),
+            ("o", "reshape", ["e"], {"shape": (COLUMNS, ROWS)}),
+        ],
+        {"x": tensor(ROWS, INNER), "w2": tensor(INNER, COLUMNS)},
+        ["o"],
+        weights=("w2",),
+    )
+
+
+def _prepare() -> Graph:
+    return graph_of(
+        [("w2", "add", ["w", "w"], {})], {"w": tensor(INNER, COLUMNS)}, ["w2"]
+    )
+
+
+def _part(
+    graph: Graph, outputs: tuple[str, ...], inputs: tuple[str, ...], *names: str
+) -> Graph:
+    nodes = tuple(graph.by_name[f"n_{name}"] for name in names)
+    return replace(graph, nodes=nodes, inputs=inputs, outputs=outputs, weights=())
+
+
+def _program(*, generated: bool) -> Program:
+    graph = _whole()
+    add = source("a[i] = h[i] + h[i];", reads=["h"], writes=["a"], count=COUNT)
+    exp = source("e[i] = exp(a[i]);", reads=["a"], writes=["e"], count=COUNT)
+    size = 4 * COUNT
+    return Program(
+        steps=(
+            Step(name="k0", graph=_part(graph, ("h",), ("x", "w2"), "h")),
+            Step(
+                name="k1",
+                graph=_part(graph, ("a",), ("h",), "a"),
+                source=add if generated else None,
+            ),
+            Step(
+                name="k2",
+                graph=_part(graph, ("e",), ("a",), "flat", "e"),
+                source=exp if generated else None,
+            ),
+        ),
+        inputs=("x",),
+        outputs=("o",),
+        weights=("w",),
+        types={**graph.types, **_prepare().types},
+        memory=MemoryPlan(
+            buffers=(
+                Buffer(tensor="h", offset=0, bytes=size, first=0, last=1),
+                Buffer(tensor="a", offset=size, bytes=size, first=1, last=2),
+            ),
+            aliases={"flat": "a", "o": "e"},
+            arena_bytes=2 * size,
+            peak_bytes=3 * size,
+        ),
+        prepare=_prepare(),
+    )
+
+
+@pytest.fixture
+def values() -> dict[str, Array]:
+    """An input and a weight."""
+    random = np.random.default_rng(0)
+    return {
+        "x": random.standard_normal((ROWS, INNER)).astype(np.float32),
+        "w": random.standard_normal((INNER, COLUMNS)).astype(np.float32) / 32,
+    }
+
+
+def _truth(values: Mapping[str, Any]) -> Array:
+    made = np.exp(values["x"] @ (values["w"] * 4))
+    result: Array = made.reshape(COLUMNS, ROWS)
+    return result
+
+
+@pytest.mark.parametrize("generated", [True, False])
+def test_a_program_gives_the_right_numbers(
+    opencl: OpenCLBackend, values: dict[str, Array], *, generated: bool
+) -> None:
+    """Generated kernels and library calls share one arena and one order."""
+    executor = Executor(_program(generated=generated), {"w": values["w"]}, opencl)
+    for _ in range(3):
+        found = executor.run({"x": values["x"]})
+        np.testing.assert_allclose(found["o"], _truth(values), rtol=1e-5)
+    other = {"x": values["x"] + 1, "w": values["w"]}
+    found = executor.run({"x": other["x"]})
+    np.testing.assert_allclose(found["o"], _truth(other), rtol=1e-5)
+
+
+def test_a_program_is_timed_whole_and_by_step(
+    opencl: OpenCLBackend, values: dict[str, Array]
+) -> None:
+    """The whole has an interval, each step a time."""
+    executor = Executor(_program(generated=True), {"w": values["w"]}, opencl)
+    executor.load({"x": values["x"]})
+    found = executor.time(repeats=7, budget_seconds=0.05)
+    assert found.low_seconds <= found.seconds <= found.high_seconds
+    assert set(executor.step_seconds(1)) == {"k0", "k1", "k2"}
+    assert executor.peak_memory_bytes == 3 * 4 * COUNT
+
+
+def test_library_steps_run_without_any_device(values: dict[str, Array]) -> None:
+    """A program of library calls needs no compiler."""
+    executor = Executor(_program(generated=False), {"w": values["w"]}, NullBackend())
+    found = executor.run({"x": values["x"]})
+    np.testing.assert_allclose(found["o"], _truth(values), rtol=1e-5)
+
+
+class _Remote(NullBackend):
+    """A device whose memory the host does not see."""
+
+    def host(self, memory: Any) -> None:
+        """Nothing is seen."""
+
+
+def test_library_steps_reach_memory_that_the_host_does_not_see(
+    values: dict[str, Array],
+) -> None:
+    """Tensors are copied to the library and back where they cannot be shared."""
+    executor = Executor(_program(generated=False), {"w": values["w"]}, _Remote())
+    found = executor.run({"x": values["x"]})
+    np.testing.assert_allclose(found["o"], _truth(values), rtol=1e-5)
+
+
+def test_a_step_may_have_names_of_its_own(values: dict[str, Array]) -> None:
+    """A kernel's graph names its tensors as it likes; the step maps them."""
+    program = _program(generated=False)
+    inner = graph_of([("q", "exp", ["p"], {})], {"p": tensor(COUNT)}, ["q"])
+    step = Step(name="k2", graph=inner, tensors={"p": "flat", "q": "e"})
+    changed = replace(program, steps=(*program.steps[:2], step))
+    executor = Executor(changed, {"w": values["w"]}, NullBackend())
+    found = executor.run({"x": values["x"]})
+    np.testing.assert_allclose(found["o"], _truth(values), rtol=1e-5)
+
+
+def test_outputs_that_are_given_are_delivered(values: dict[str, Array]) -> None:
+    """An output may be an input, a weight or a view of either."""
+    kind = tensor(ROWS, INNER)
+    program = Program(
+        steps=(),
+        inputs=("x",),
+        outputs=("x", "v", "w", "c"),
+        weights=("w",),
+        constants={"c": np.arange(3.0, dtype=np.float32)},
+        types={
+            "x": kind,
+            "v": tensor(ROWS * INNER),
+            "w": tensor(INNER, COLUMNS),
+            "c": tensor(3),
+        },
+        memory=MemoryPlan(buffers=(), aliases={"v": "x"}, arena_bytes=0, peak_bytes=0),
+    )
+    found = Executor(program, {"w": values["w"]}, NullBackend()).run(values)
+    np.testing.assert_array_equal(found["v"], values["x"].reshape(-1))
+    np.testing.assert_array_equal(found["w"], values["w"])
+    np.testing.assert_array_equal(found["c"], [0, 1, 2])
+
+
+def test_missing_values_are_named(values: dict[str, Array]) -> None:
+    """A weight without a value, or an input of another shape, is named."""
+    with pytest.raises(InternalError, match="w: no value"):
+        Executor(_program(generated=False), {}, NullBackend())
+    executor = Executor(_program(generated=False), {"w": values["w"]}, NullBackend())
+    with pytest.raises(InternalError, match=r"x: fed float32\[1\]"):
+        executor.run({"x": np.zeros(1, np.float32)})
+
+
+def _model() -> bytes:
+    text = f"""<ir_version: 10, opset_import: ["":21]>
+    g (float[{ROWS},{INNER}] X, float[{INNER},{COLUMNS}] W)
+      => (float[{COLUMNS},{ROWS}] Y)
+    <int64[2] s = {{{COLUMNS}, {ROWS}}}>
+    {{ v = Add(W, W)  h = MatMul(X, v)  a = Add(h, h)  e = Exp(a)
+       Y = Reshape(e, s) }}"""
+    return bytes(parser.parse_model(text).SerializeToString())
+
+
+def _request(values: Mapping[str, Array]) -> PlanRequest:
+    return PlanRequest(
+        programs={
+            "plan": _program(generated=False),
+            "unfused": _program(generated=False),
+        },
+        weights={"w": values["w"]},
+        feeds=({"x": values["x"]}, {"x": values["x"] * 2}),
+        reference=_model(),
+        reference_names={"x": "X", "w": "W", "o": "Y"},
+        reference_weights={"W": values["w"]},
+        repeats=7,
+        budget_seconds=0.05,
+    )
+
+
+def test_whole_programs_are_verified_and_timed(values: dict[str, Array]) -> None:
+    """All programs agree with the user's model; the model is timed alone."""
+    with Runner("null") as runner:
+        found = runner.measure_whole(_request(values))
+    assert found.verified, found.measurements
+    assert set(found.measurements) == {"plan", "unfused", "reference"}
+    assert all(m.seconds > 0 for m in found.measurements.values())
+    assert all(not m.failure for m in found.measurements.values())
+
+
+def test_a_wrong_program_is_not_verified(values: dict[str, Array]) -> None:
+    """A program that disagrees with the model fails for correctness."""
+    request = replace(_request(values), weights={"w": values["w"] * 1.001})
+    with Runner("null") as runner:
+        found = runner.measure_whole(request)
+    assert not found.verified
+    assert found.measurements["plan"].failure == "correctness"
+
+
+def test_programs_share_what_they_prepare(values: dict[str, Array]) -> None:
+    """Weights are prepared and stored once for all programs of a request."""
+    result = measure_programs(NullBackend(), _request(values))
+    assert result.verified
