@@ -151,9 +151,7 @@ def _nodes(
             outputs=tuple([labels[ref] for ref in draft.outputs]),
             attributes=draft.attributes,
             origins=tuple(
-                dict.fromkeys(
-                    users[u] for u in (draft.user, *draft.guests) if u >= 0
-                )
+                dict.fromkeys(users[u] for u in (draft.user, *draft.guests) if u >= 0)
             ),
             composite=users[draft.user] if draft.user in whole else "",
         )

@@ -246,31 +246,35 @@ class Builder:
         ref: Ref,
     ) -> None:
         """Compute with symbolic sizes where every input is made of them."""
-        arrays = [
+        if not any(self.partial[i] is not None for i in inputs):
+            return
+        arrays: list[Any] = [
             self.partial[i] if self.values[i] is None else self.values[i]
             for i in inputs
         ]
-        if not any(self.partial[i] is not None for i in inputs):
-            return
         if any(array is None for array in arrays):
             return
         try:
-            if op == "cast":
-                result = arrays[0]
-            else:
-                boxed = [a if a.dtype == bool else a.astype(object) for a in arrays]
-                reference = OPS[op].reference
-                assert reference is not None
-                (result,) = reference(boxed, attributes)
+            self.partial[ref] = _on_sizes(op, arrays, attributes)
         except (Undecided, TypeError, ValueError, AttributeError):
             return
-        self.partial[ref] = np.asarray(result)
 
     def follow(self, ref: Ref, counts: Sequence[Extent]) -> None:
         """State the symbolic value of a tensor of rank one."""
         boxed = np.empty(len(counts), dtype=object)
         boxed[:] = list(counts)
         self.partial[ref] = boxed
+
+
+def _on_sizes(
+    op: str, arrays: Sequence[Any], attributes: Mapping[str, Attribute]
+) -> Any:
+    """An operator on arrays whose entries may be symbolic sizes."""
+    reference = OPS[op].reference
+    if op == "cast" or reference is None:
+        return arrays[0]
+    boxed = [a if a.dtype == bool else a.astype(object) for a in arrays]
+    return np.asarray(reference(boxed, attributes)[0])
 
 
 def _is_small(kind: TensorType) -> bool:

@@ -54,11 +54,11 @@ class Call:
         """The inputs that are there."""
         return [ref for ref in self.inputs if ref is not None]
 
-    def int(self, name: str, default: int) -> int:
+    def whole(self, name: str, default: int) -> int:
         """An integer attribute."""
         return cast("int", self.attributes.get(name, default))
 
-    def float(self, name: str, default: float) -> float:
+    def real(self, name: str, default: float) -> float:
         """A float attribute."""
         return cast("float", self.attributes.get(name, default))
 
@@ -66,7 +66,7 @@ class Call:
         """A string attribute."""
         return cast("str", self.attributes.get(name, default))
 
-    def ints(self, name: str) -> tuple[int, ...] | None:
+    def several(self, name: str) -> tuple[int, ...] | None:
         """An attribute of several integers, or None."""
         return cast("tuple[int, ...] | None", self.attributes.get(name))
 

@@ -119,10 +119,14 @@ def _use(name: str, consumers: _Consumers) -> _Use:
     while node is not None and node.op_type in _VIEWS:
         name = node.output[0]
         node = consumers.get(name)
-    return ("", 0, None) if node is None else (
-        node.op_type,
-        list(node.input).index(name),
-        node,
+    return (
+        ("", 0, None)
+        if node is None
+        else (
+            node.op_type,
+            list(node.input).index(name),
+            node,
+        )
     )
 
 
@@ -142,7 +146,7 @@ def _values(
 
 
 def _fan_in(shape: tuple[int, ...], op: str, node: onnx.NodeProto | None) -> int:
-    """Inputs of one output: [in, out] for a product, else [out, in] or [rows, width]."""
+    """Inputs of one output: rows of a product's matrix, else the last axis."""
     if op == "ConvTranspose":
         return shape[0] * math.prod(shape[2:])
     is_transposed = node is not None and any(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, inliner
 
 from tuner.errors import InvalidModel, InvalidOption, ModelTooLarge, UnsupportedModel
@@ -67,7 +67,7 @@ def parse(data: bytes, limits: Limits | None = None) -> onnx.ModelProto:
             hint="leave the weights out: fuseplan strip",
         )
     try:
-        model = onnx.ModelProto.FromString(data)
+        model: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except (DecodeError, RecursionError, ValueError) as error:
         raise InvalidModel(
             "model",
@@ -147,7 +147,7 @@ def _range(pair: Any) -> tuple[float, float]:
     return low + 0, high + 0
 
 
-_DECODE: Final = {
+_DECODE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "weights": lambda names: tuple(str(name) for name in list(names)),
     "input_ranges": lambda rows: {str(k): _range(v) for k, v in rows.items()},
     "dim_defaults": lambda rows: {str(k): int(v) for k, v in rows.items()},
@@ -182,7 +182,7 @@ def is_weight(tensor: TensorProto) -> bool:
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None or not dtype.is_float:
         return False
-    return math.prod(tensor.dims) * dtype.bytes > WEIGHT_BYTES
+    return bool(math.prod(tensor.dims) * dtype.bytes > WEIGHT_BYTES)
 
 
 def constant_tensor(node: onnx.NodeProto) -> TensorProto | None:
@@ -191,7 +191,8 @@ def constant_tensor(node: onnx.NodeProto) -> TensorProto | None:
         return None
     for attribute in node.attribute:
         if attribute.name == "value" and len(node.output) == 1:
-            return attribute.t
+            tensor: TensorProto = attribute.t
+            return tensor
     return None
 
 

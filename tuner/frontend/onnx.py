@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import onnx
 
-from tuner.errors import InvalidModel, TunerError, UnsupportedModel
+from tuner.errors import InvalidModel, UnsupportedModel
 from tuner.frontend.assemble import Plan, assemble
 from tuner.frontend.builder import Builder, Decline, Ref
 from tuner.frontend.call import Call, Results
@@ -26,12 +26,12 @@ from tuner.frontend.model import (
     symbols_of,
     write_metadata,
 )
-from tuner.frontend.opaque import as_opaque, captures, subgraphs
+from tuner.frontend.opaque import as_opaque, captures
 from tuner.frontend.order import names_of, sort_nodes
 from tuner.frontend.protos import array_of, attribute_of, dtype_of, proto_of, type_of
 from tuner.frontend.rules.table import RULES
-from tuner.frontend.schemas import Body, Signature, body, signature
-from tuner.ir.types import Array, DType
+from tuner.frontend.schemas import Body, body, signature
+from tuner.ir.types import Array, DType, TensorType
 from tuner.ir.verify import verify
 
 _DEPTH = 8
@@ -163,8 +163,6 @@ class _Reader:
         return inputs
 
     def _known(self, array: Array, dtype: DType) -> Ref:
-        from tuner.ir.types import TensorType
-
         return self.b.source(TensorType(dtype=dtype, shape=array.shape), array)
 
     def _define(self, name: str, ref: Ref) -> None:
@@ -176,18 +174,17 @@ class _Reader:
     def _node(self, node: onnx.NodeProto) -> None:
         call = self._call(node)
         _check(call, self.b.where)
-        first = len(self.b.drafts)
         captured = {name: self.env[name] for name in captures(node)}
         refs = self._lower(call, captured, 0)
         for name, ref in zip(node.output, refs, strict=False):
             if name:
                 if ref is None:
                     raise InvalidModel(self.b.where, f"{name!r} cannot be made")
-                self._bind(name, ref, first)
-        if call.int("training_mode", 0):
+                self._bind(name, ref)
+        if call.whole("training_mode", 0):
             self.is_training = True
 
-    def _bind(self, name: str, ref: Ref, first: int) -> None:
+    def _bind(self, name: str, ref: Ref) -> None:
         self.env[name] = ref
         maker = self.b.makers[ref]
         if maker is None:
@@ -261,7 +258,9 @@ class _Reader:
         )
         plain = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
         plain.attribute.extend(node.attribute)
-        plain.input.extend("" if r is None else f"i{k}" for k, r in enumerate(call.inputs))
+        plain.input.extend(
+            "" if r is None else f"i{k}" for k, r in enumerate(call.inputs)
+        )
         plain.output.extend(f"o{k}" if a else "" for k, a in enumerate(call.outputs))
         return body(plain.SerializeToString(), call.domain, call.opset, types)
 

@@ -157,9 +157,7 @@ def _infer(b: Builder, call: Call) -> Mapping[str, onnx.TypeProto]:
         return {}
     node = onnx.NodeProto(op_type=call.op, domain=call.domain)
     node.attribute.extend(call.proto.attribute)
-    node.output.extend(
-        f"o{k}" if asked else "" for k, asked in enumerate(call.outputs)
-    )
+    node.output.extend(f"o{k}" if asked else "" for k, asked in enumerate(call.outputs))
     types: dict[str, onnx.TypeProto] = {}
     data: dict[str, onnx.TensorProto] = {}
     for position, ref in enumerate(call.inputs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 from tuner.errors import InvalidModel, UnsupportedModel
 from tuner.ir.types import Array, Dim, DType, TensorType
 
-DTYPES: Final = {
+DTYPES: Final[Mapping[int, DType]] = {
     TensorProto.FLOAT: DType.F32,
     TensorProto.DOUBLE: DType.F64,
     TensorProto.FLOAT16: DType.F16,
@@ -23,7 +24,9 @@ DTYPES: Final = {
     TensorProto.UINT8: DType.U8,
     TensorProto.BOOL: DType.BOOL,
 }
-ELEMENTS: Final = {dtype: number for number, dtype in DTYPES.items()}
+ELEMENTS: Final[Mapping[DType, int]] = {
+    dtype: number for number, dtype in DTYPES.items()
+}
 _KNOWN: Final = ", ".join(dtype.value for dtype in DType)
 
 
@@ -37,7 +40,7 @@ def dtype_of(element: int, where: str) -> DType:
     dtype = DTYPES.get(element)
     if dtype is not None:
         return dtype
-    names = TensorProto.DataType
+    names: Any = TensorProto.DataType
     if element == 0 or element not in names.values():
         raise InvalidModel(
             where,
@@ -62,8 +65,7 @@ def array_of(tensor: TensorProto, where: str) -> Array:
         raise UnsupportedModel(
             where,
             "its data lies in another file",
-            hint="save the model in one file, or leave the weights out: "
-            "fuseplan strip",
+            hint="save the model in one file, or leave the weights out: fuseplan strip",
         )
     dtype = dtype_of(tensor.data_type, where)
     shape = tuple(tensor.dims)
@@ -147,23 +149,22 @@ def tensor_of(array: Array, dtype: DType, name: str = "") -> TensorProto:
 
 def attribute_of(attribute: AttributeProto) -> Any:
     """The value of an attribute: Python numbers, str, tuples; protos otherwise."""
-    kind = attribute.type
-    if kind == AttributeProto.INT:
-        return attribute.i
-    if kind == AttributeProto.FLOAT:
-        return attribute.f
-    if kind == AttributeProto.STRING:
-        return attribute.s.decode("utf-8", "replace")
-    if kind == AttributeProto.STRINGS:
-        return tuple(s.decode("utf-8", "replace") for s in attribute.strings)
-    field = _FIELDS.get(kind)
+    field = _FIELDS.get(attribute.type)
     if field is None:
         return None
     value = getattr(attribute, field)
-    return value if field in _SINGLE else tuple(value)
+    if field == "s":
+        return value.decode("utf-8", "replace")
+    if field == "strings":
+        return tuple(text.decode("utf-8", "replace") for text in value)
+    return tuple(value) if field in _SEVERAL else value
 
 
-_FIELDS: Final[dict[int, str]] = {
+_FIELDS: Final[Mapping[int, str]] = {
+    AttributeProto.INT: "i",
+    AttributeProto.FLOAT: "f",
+    AttributeProto.STRING: "s",
+    AttributeProto.STRINGS: "strings",
     AttributeProto.INTS: "ints",
     AttributeProto.FLOATS: "floats",
     AttributeProto.TENSOR: "t",
@@ -173,4 +174,4 @@ _FIELDS: Final[dict[int, str]] = {
     AttributeProto.SPARSE_TENSOR: "sparse_tensor",
     AttributeProto.TYPE_PROTO: "tp",
 }
-_SINGLE: Final = frozenset({"t", "g", "sparse_tensor", "tp"})
+_SEVERAL: Final = frozenset({"ints", "floats", "tensors", "graphs"})

@@ -15,25 +15,7 @@ from tuner.frontend.protos import attribute_of
 
 # These operators kept their meaning when the standard gave them a body, so older
 # versions may use the body of the version named here.
-_BODY_OF: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "Celu": 12,
-        "Elu": 22,
-        "GreaterOrEqual": 16,
-        "HardSigmoid": 22,
-        "HardSwish": 22,
-        "LeakyRelu": 16,
-        "LessOrEqual": 16,
-        "MeanVarianceNormalization": 13,
-        "Mish": 22,
-        "PRelu": 16,
-        "Selu": 22,
-        "Shrink": 9,
-        "Softplus": 22,
-        "Softsign": 22,
-        "ThresholdedRelu": 22,
-    }
-)
+_BODY_OF: Final[Mapping[str, int]] = MappingProxyType({"LeakyRelu": 16, "PRelu": 16})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +70,7 @@ def signature(op: str, domain: str, opset: int) -> Signature | None:
     return Signature(
         schema=schema,
         inputs=(schema.min_input, schema.max_input),
-        types={name: int(a.type.value) for name, a in attributes.items()},
+        types={name: _number(a.type) for name, a in attributes.items()},
         defaults={
             name: a.default_value
             for name, a in attributes.items()
@@ -96,6 +78,10 @@ def signature(op: str, domain: str, opset: int) -> Signature | None:
         },
         required=tuple(name for name, a in attributes.items() if a.required),
     )
+
+
+def _number(kind: Any) -> int:
+    return int(kind.value)
 
 
 @lru_cache(maxsize=4096)
@@ -114,7 +100,7 @@ def body(node: bytes, domain: str, opset: int, types: tuple[bytes, ...]) -> Body
         return None
     text = _text(known.schema, opset, node, types)
     if text is None and proto.op_type in _BODY_OF and not domain:
-        later = defs.get_schema(proto.op_type, max(_BODY_OF[proto.op_type], opset))
+        later = defs.get_schema(proto.op_type, _BODY_OF[proto.op_type])
         text = _text(later, opset, node, types)
     if text is None:
         return None
@@ -126,7 +112,7 @@ def body(node: bytes, domain: str, opset: int, types: tuple[bytes, ...]) -> Body
 
 
 def _text(
-    schema: defs.OpSchema, opset: int, node: bytes, types: tuple[bytes, ...]
+    schema: Any, opset: int, node: bytes, types: tuple[bytes, ...]
 ) -> bytes | None:
     """Serialised function of a schema: the newest not above the opset, else any."""
     if schema.has_context_dependent_function:

@@ -10,7 +10,7 @@ from tuner.ir.types import Dim
 Monomial = tuple[str, ...]
 
 
-class Undecided(ArithmeticError):
+class Undecided(ArithmeticError):  # noqa: N818 - an answer, not a fault
     """The question has no answer for every size of the symbols."""
 
 
@@ -44,10 +44,13 @@ class Size:
         return _tidy({m: -c for m, c in self.terms.items()})
 
     def __sub__(self, other: object) -> Size | int:
-        return self + _tidy({m: -c for m, c in _terms(other).items()})
+        terms = dict(self.terms)
+        for monomial, count in _terms(other).items():
+            terms[monomial] = terms.get(monomial, 0) - count
+        return _tidy(terms)
 
     def __rsub__(self, other: object) -> Size | int:
-        return -self + other
+        return _tidy(_terms(other)) + (-self)
 
     def __mul__(self, other: object) -> Size | int:
         terms: dict[Monomial, int] = {}
@@ -119,7 +122,7 @@ def _terms(value: object) -> Mapping[Monomial, int]:
     if isinstance(value, Size):
         return value.terms
     try:
-        return {(): int(value)}  # type: ignore[call-overload, no-any-return]
+        return {(): int(value)}  # type: ignore[call-overload]
     except (TypeError, ValueError) as error:
         raise Undecided(str(value)) from error
 

@@ -17,9 +17,7 @@ from tuner.frontend.model import (
 from tuner.frontend.opaque import subgraphs
 
 
-def strip(
-    data: bytes, *, keep: Collection[str] = (), anonymous: bool = False
-) -> bytes:
+def strip(data: bytes, *, keep: Collection[str] = (), anonymous: bool = False) -> bytes:
     """Turn the large float initializers of a model into graph inputs.
 
     Metadata `weights` names them; `input_ranges`, `dim_defaults` and `gain` stay as

@@ -43,6 +43,7 @@ _KEYS: Final = frozenset(
 _OPTIONAL: Final = frozenset({"metadata"})
 _METADATA: Final = ("input_ranges", "dim_defaults", "gain")
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_SHOWN: Final = 40
 Json = Any
 
 
@@ -98,27 +99,29 @@ def to_onnx(document: Mapping[str, Json]) -> bytes:
         model.opset_import.add(domain=domain, version=version)
     graph = model.graph
     graph.name = "graph"
-    names: list[str] = []
-    for key in ("inputs", "weights"):
-        for path, row in _rows(document.get(key, ()), f"$.{key}"):
-            name, kind = _text(row, path, "name"), _type(row, path)
-            graph.input.add(name=name).type.CopyFrom(proto_of(kind))
-            if key == "weights":
-                names.append(name)
+    _add_inputs(graph, document.get("inputs", ()), "$.inputs")
+    weights = _add_inputs(graph, document.get("weights", ()), "$.weights")
     for path, row in _rows(document.get("constants", ()), "$.constants"):
         graph.initializer.append(_tensor(row, path, _text(row, path, "name")))
     for path, row in _rows(document["nodes"], "$.nodes"):
         graph.node.append(_node(row, path, opsets))
-    for position, output in enumerate(_list(document["outputs"], "$.outputs")):
-        if not isinstance(output, str):
-            raise _wrong(f"$.outputs[{position}]", "a name", output)
+    for output in _names(document["outputs"], "$.outputs"):
         graph.output.add(name=output)
-    write_metadata(model, "weights", names)
+    write_metadata(model, "weights", weights)
     metadata = _dict(document.get("metadata", {}), "$.metadata")
     for key in _METADATA:
         if key in metadata:
             write_metadata(model, key, metadata[key])
     return bytes(model.SerializeToString())
+
+
+def _add_inputs(graph: onnx.GraphProto, rows: Json, path: str) -> list[str]:
+    names: list[str] = []
+    for where, row in _rows(rows, path):
+        name, kind = _text(row, where, "name"), _type(row, where)
+        graph.input.add(name=name).type.CopyFrom(proto_of(kind))
+        names.append(name)
+    return names
 
 
 def _check_keys(document: Mapping[str, Json]) -> None:
@@ -209,7 +212,9 @@ def _tensor(row: Mapping[str, Json], path: str, name: str = "") -> onnx.TensorPr
         raise InvalidModel(
             f"{path}.data", f"holds {values.size} numbers for {list(kind.shape)}"
         )
-    return tensor_of(store(values.reshape(kind.static_shape), kind.dtype), kind.dtype, name)
+    return tensor_of(
+        store(values.reshape(kind.static_shape), kind.dtype), kind.dtype, name
+    )
 
 
 def _plain(data: Sequence[Json]) -> list[Json]:
@@ -286,7 +291,7 @@ def _text(
 
 def _wrong(path: str, wanted: str, value: object) -> InvalidModel:
     shown = repr(value)
-    shown = shown if len(shown) <= 40 else shown[:37] + "..."
+    shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
     return InvalidModel(path, f"should be {wanted}, is {shown}")
 
 
@@ -307,14 +312,18 @@ def to_json(data: bytes) -> dict[str, Json]:
     given = {tensor.name for tensor in graph.initializer}
     weights = {*metadata.weights, *taken} - given
     rows = {
-        value.name: _value_json(value) for value in graph.input if value.name not in given
+        value.name: _value_json(value)
+        for value in graph.input
+        if value.name not in given
     }
     document: dict[str, Json] = {
         "schema": SCHEMA,
         "opset": dict(opsets_of(model)),
         "inputs": [row for name, row in rows.items() if name not in weights],
         "weights": [row for name, row in rows.items() if name in weights],
-        "constants": [_tensor_json(t, t.name, {"name": t.name}) for t in graph.initializer],
+        "constants": [
+            _tensor_json(t, t.name, {"name": t.name}) for t in graph.initializer
+        ],
         "nodes": [_node_json(node) for node in graph.node],
         "outputs": [value.name for value in graph.output],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -94,16 +95,16 @@ _FAR: Final[_Ratio] = (
     ),
 )
 _AT_ONE: Final = 0.845062911510467529297
+_BOUNDS: Final = (0.0, 0.84375, 1.25, 1 / 0.35, 6.0)
 
 
 def erf(a: _Any) -> _Any:
     """The error function of any real array, as float64, within 1 ulp."""
     x = np.abs(np.asarray(a, dtype=np.float64))
     y = np.where(np.isnan(x), x, 1.0)
-    small = x < 0.84375
-    near = (x >= 0.84375) & (x < 1.25)
-    middle = (x >= 1.25) & (x < 1 / 0.35)
-    far = (x >= 1 / 0.35) & (x < 6)
+    small, near, middle, far = (
+        (x >= low) & (x < high) for low, high in pairwise(_BOUNDS)
+    )
     part = x[small]
     y[small] = part + part * _ratio(_SMALL, part * part)
     y[near] = _AT_ONE + _ratio(_NEAR_ONE, x[near] - 1)

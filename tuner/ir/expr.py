@@ -59,9 +59,7 @@ class Function:
 
 def _row(arity: int, *, gives_bool: bool = False, **cost: float) -> Function:
     pipes = {Pipe[name]: count for name, count in cost.items()}
-    return Function(
-        arity=arity, cost=MappingProxyType(pipes), gives_bool=gives_bool
-    )
+    return Function(arity=arity, cost=MappingProxyType(pipes), gives_bool=gives_bool)
 
 
 # Operation counts of the accurate (not fast-math) forms, to the nearest few
@@ -158,7 +156,7 @@ def parse(text: str) -> Expr:
     return _convert(tree.body, text)
 
 
-def _convert(tree: ast.expr, text: str) -> Expr:
+def _convert(tree: ast.expr, text: str) -> Expr:  # noqa: PLR0911 - one case a line
     match tree:
         case ast.Name(id=name) if name[:1] == "a" and name[1:].isdigit():
             return Operand(int(name[1:]))

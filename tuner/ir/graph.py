@@ -55,9 +55,7 @@ class Graph:
     nodes: tuple[Node, ...]
     inputs: tuple[str, ...]
     weights: tuple[str, ...] = ()
-    constants: Mapping[str, Array] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    constants: Mapping[str, Array] = field(default_factory=lambda: MappingProxyType({}))
     outputs: tuple[str, ...]
     types: Mapping[str, TensorType]
 
@@ -128,9 +126,7 @@ def extract(graph: Graph, region: Region) -> Graph:
         for name in reads
         if name in graph.constants and graph.constants[name].size == 1
     }
-    touched = dict.fromkeys(
-        (*reads, *(out for node in nodes for out in node.outputs))
-    )
+    touched = dict.fromkeys((*reads, *(out for node in nodes for out in node.outputs)))
     return Graph(
         nodes=nodes,
         inputs=tuple(name for name in reads if name not in literal),

@@ -52,14 +52,14 @@ def _common(types: Sequence[TensorType]) -> DType:
 
 
 def as_elementwise(
-    types: Sequence[TensorType], attributes: Attributes
+    types: Sequence[TensorType], _attributes: Attributes
 ) -> tuple[TensorType, ...]:
     """The operands' common dtype, broadcast shape."""
     return _one(_common(types), broadcast([t.shape for t in types]))
 
 
 def as_predicate(
-    types: Sequence[TensorType], attributes: Attributes
+    types: Sequence[TensorType], _attributes: Attributes
 ) -> tuple[TensorType, ...]:
     """Bool, broadcast shape."""
     _common(types)
@@ -67,7 +67,7 @@ def as_predicate(
 
 
 def as_select(
-    types: Sequence[TensorType], attributes: Attributes
+    types: Sequence[TensorType], _attributes: Attributes
 ) -> tuple[TensorType, ...]:
     """Common dtype of the second and third operand, broadcast shape."""
     return _one(_common(types[1:]), broadcast([t.shape for t in types]))
@@ -160,7 +160,7 @@ def as_reduction(
 
 
 def as_matmul(
-    types: Sequence[TensorType], attributes: Attributes
+    types: Sequence[TensorType], _attributes: Attributes
 ) -> tuple[TensorType, ...]:
     """NumPy's matmul: batches broadcast, vectors lose their axis."""
     left, right = types[0].shape, types[1].shape

@@ -112,9 +112,7 @@ def _elementwise(
 
 
 def _injective(arity: tuple[int, int], infer: Infer, reference: Reference) -> Op:
-    return Op(
-        pattern=Pattern.INJECTIVE, arity=arity, infer=infer, reference=reference
-    )
+    return Op(pattern=Pattern.INJECTIVE, arity=arity, infer=infer, reference=reference)
 
 
 def _reduction(expression: str, identity: str, reference: Reference) -> Op:

@@ -19,9 +19,10 @@ Attributes = Mapping[str, Attribute]
 Arrays = Sequence[Array]
 _Any = npt.NDArray[Any]
 
+
 def _divide(a: _Any, b: _Any) -> _Any:
     if not np.issubdtype(a.dtype, np.integer):
-        return a / b
+        return np.asarray(a / b)
     quotient = np.abs(a) // np.where(b == 0, 1, np.abs(b))  # C rounds towards zero
     return (quotient * np.sign(a) * np.sign(b)).astype(a.dtype)
 
@@ -101,7 +102,7 @@ def elementwise(name: str) -> Callable[[Arrays, Attributes], tuple[Array, ...]]:
     """Reference of an element-wise row by its name."""
     function = _FUNCTIONS[name]
 
-    def reference(arrays: Arrays, attributes: Attributes) -> tuple[Array, ...]:
+    def reference(arrays: Arrays, _attributes: Attributes) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
             return (np.asarray(function(*arrays)),)
 
@@ -135,7 +136,7 @@ def _identity(name: str, dtype: np.dtype[Any]) -> float | int:
     return value
 
 
-def where(arrays: Arrays, attributes: Attributes) -> tuple[Array, ...]:
+def where(arrays: Arrays, _attributes: Attributes) -> tuple[Array, ...]:
     """Select by a truth value."""
     return (np.where(arrays[0], arrays[1], arrays[2]),)
 
@@ -232,7 +233,7 @@ def cast_index(array: Array) -> npt.NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def matmul(arrays: Arrays, attributes: Attributes) -> tuple[Array, ...]:
+def matmul(arrays: Arrays, _attributes: Attributes) -> tuple[Array, ...]:
     """NumPy's matmul."""
     left: _Any = arrays[0]
     with np.errstate(all="ignore"):
@@ -287,8 +288,8 @@ def conv(arrays: Arrays, attributes: Attributes) -> tuple[Array, ...]:
             factor = parts[(slice(None),) * 3 + tap]
             total += factor * seen if factor.shape[-1] == 1 else factor @ seen
     result = total.reshape(batch, weights.shape[0], *counts)
-    if len(arrays) > 2:
-        result += arrays[2].reshape(1, -1, *[1] * rank)
+    for bias in arrays[2:]:
+        result += bias.reshape(1, -1, *[1] * rank)
     return (result,)
 
 

@@ -15,6 +15,8 @@ from tuner.frontend.call import Call, Results, Rule
 from tuner.frontend.rules.movement import repeat
 from tuner.ir.types import DType
 
+_RESIZE_HAS_MODES: Final = 11
+
 
 def _matmul(b: Builder, call: Call) -> Results:
     return (b.emit("matmul", call[0], call[1]),)
@@ -22,14 +24,14 @@ def _matmul(b: Builder, call: Call) -> Results:
 
 def _gemm(b: Builder, call: Call) -> Results:
     left, right, bias = call[0], call[1], call.optional(2)
-    if call.int("transA", 0):
+    if call.whole("transA", 0):
         left = b.emit("transpose", left, perm=(1, 0))
-    if call.int("transB", 0):
+    if call.whole("transB", 0):
         right = b.emit("transpose", right, perm=(1, 0))
-    result = _times(b, b.emit("matmul", left, right), call.float("alpha", 1.0))
+    result = _times(b, b.emit("matmul", left, right), call.real("alpha", 1.0))
     if bias is None:
         return (result,)
-    return (b.emit("add", result, _times(b, bias, call.float("beta", 1.0))),)
+    return (b.emit("add", result, _times(b, bias, call.real("beta", 1.0))),)
 
 
 def _times(b: Builder, ref: Ref, factor: float) -> Ref:
@@ -43,9 +45,9 @@ def _spans(
 ) -> dict[str, tuple[int, ...]]:
     """Strides, dilations and pads, with `auto_pad` worked out."""
     rank = len(kernel)
-    strides = call.ints("strides") or (1,) * rank
-    dilations = call.ints("dilations") or (1,) * rank
-    pads = call.ints("pads") or (0,) * (2 * rank)
+    strides = call.several("strides") or (1,) * rank
+    dilations = call.several("dilations") or (1,) * rank
+    pads = call.several("pads") or (0,) * (2 * rank)
     mode = call.text("auto_pad", "NOTSET")
     if mode == "VALID":
         pads = (0,) * (2 * rank)
@@ -74,7 +76,7 @@ def _spatial(b: Builder, ref: Ref) -> tuple[int, ...]:
 
 def _conv(b: Builder, call: Call) -> Results:
     data, weights = call[0], call[1]
-    group = call.int("group", 1)
+    group = call.whole("group", 1)
     channels, inner = b.shape(data)[1], b.static(weights)[1]
     if isinstance(channels, int) and channels != inner * group:
         raise InvalidModel(
@@ -87,13 +89,13 @@ def _conv(b: Builder, call: Call) -> Results:
 def _pool(row: str) -> Rule:
     def rule(b: Builder, call: Call) -> Results:
         call.only(1)
-        kernel = call.ints("kernel_shape") or ()
+        kernel = call.several("kernel_shape") or ()
         spans = _spans(call, _spatial(b, call[0]), kernel)
-        extra: dict[str, Any] = {"ceil": call.int("ceil_mode", 0)}
+        extra: dict[str, Any] = {"ceil": call.whole("ceil_mode", 0)}
         if call.text("auto_pad", "NOTSET") != "NOTSET":
             extra["ceil"] = 0
         if row == "average_pool":
-            extra["count_pads"] = call.int("count_include_pad", 0)
+            extra["count_pads"] = call.whole("count_include_pad", 0)
         return (b.emit(row, call[0], kernel=kernel, **spans, **extra),)
 
     return rule
@@ -112,7 +114,7 @@ def _upsample(b: Builder, call: Call) -> Results:
 def _resize(b: Builder, call: Call) -> Results:
     """Resize that picks the nearest element: an index per axis, often a repeat."""
     data = call[0]
-    if call.text("mode", "nearest") != "nearest" or call.int("antialias", 0):
+    if call.text("mode", "nearest") != "nearest" or call.whole("antialias", 0):
         raise Decline("interpolates")
     shape = b.static(data)
     scales, sizes = _targets(b, call, shape)
@@ -135,11 +137,11 @@ def _resize(b: Builder, call: Call) -> Results:
 def _targets(
     b: Builder, call: Call, shape: Sequence[int]
 ) -> tuple[list[float], list[int]]:
-    if call.opset < 11:
+    if call.opset < _RESIZE_HAS_MODES:
         scale_ref, size_ref = call.optional(1), None
     else:
         scale_ref, size_ref = call.optional(2), call.optional(3)
-    axes = call.ints("axes") or tuple(range(len(shape)))
+    axes = call.several("axes") or tuple(range(len(shape)))
     if call.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise Decline("keeps the aspect ratio")
     scales, sizes = [1.0] * len(shape), list(shape)
@@ -158,7 +160,7 @@ def _nearest(call: Call, extent: int, size: int, scale: float) -> Any:
     """Source index of every element of an axis (ONNX Resize, nearest)."""
     if size == extent and scale == 1:
         return np.arange(extent)
-    old = "asymmetric" if call.opset < 11 else "half_pixel"
+    old = "asymmetric" if call.opset < _RESIZE_HAS_MODES else "half_pixel"
     mode = call.text("coordinate_transformation_mode", old)
     place = np.arange(size, dtype=np.float64)
     if mode == "asymmetric":
@@ -171,7 +173,7 @@ def _nearest(call: Call, extent: int, size: int, scale: float) -> Any:
         place = place * ((extent - 1) / (size - 1)) if size > 1 else place * 0
     else:
         raise Decline(mode)
-    old = "floor" if call.opset < 11 else "round_prefer_floor"
+    old = "floor" if call.opset < _RESIZE_HAS_MODES else "round_prefer_floor"
     rounding = _ROUNDINGS[call.text("nearest_mode", old)]
     return np.clip(rounding(place), 0, extent - 1).astype(np.int64)
 

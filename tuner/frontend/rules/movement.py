@@ -15,6 +15,9 @@ from tuner.frontend.call import Call, Results, Rule
 from tuner.frontend.sizes import Size, Undecided
 from tuner.ir.types import Dim, DType
 
+_SLICE_HAS_INPUTS: Final = 10
+_PAD_HAS_INPUTS: Final = 11
+
 
 def _product(extents: Sequence[Extent]) -> Extent:
     return math.prod(extents)
@@ -24,7 +27,7 @@ def _reshape(b: Builder, call: Call) -> Results:
     data = call[0]
     own = b.extents(data)
     wanted = list(b.counts(call[1]))
-    if not call.int("allowzero", 0):
+    if not call.whole("allowzero", 0):
         wanted = [
             own[axis] if isinstance(w, int) and w == 0 and axis < len(own) else w
             for axis, w in enumerate(wanted)
@@ -74,7 +77,7 @@ def _same_count(b: Builder, own: Sequence[Extent], wanted: Sequence[Extent]) -> 
 
 def _axes(b: Builder, call: Call, extra: int = 0) -> tuple[int, ...] | None:
     """Axes given as an attribute or, in later opsets, as an input."""
-    axes = call.ints("axes")
+    axes = call.several("axes")
     if axes is None and call.optional(1) is not None:
         axes = b.ints(call[1])
     if axes is None:
@@ -96,7 +99,7 @@ def _squeeze(b: Builder, call: Call) -> Results:
 
 
 def _unsqueeze(b: Builder, call: Call) -> Results:
-    count = len(call.ints("axes") or b.ints(call[1]))
+    count = len(call.several("axes") or b.ints(call[1]))
     axes = _axes(b, call, extra=count) or ()
     rest = iter(b.shape(call[0]))
     rank = b.rank(call[0]) + count
@@ -107,7 +110,7 @@ def _unsqueeze(b: Builder, call: Call) -> Results:
 
 def _flatten(b: Builder, call: Call) -> Results:
     data = call[0]
-    axis = call.int("axis", 1)
+    axis = call.whole("axis", 1)
     axis = axis + b.rank(data) if axis < 0 else axis
     extents = b.extents(data)
     return (b.reshape(data, [_product(extents[:axis]), _product(extents[axis:])]),)
@@ -115,7 +118,7 @@ def _flatten(b: Builder, call: Call) -> Results:
 
 def _transpose(b: Builder, call: Call) -> Results:
     rank = b.rank(call[0])
-    perm = call.ints("perm")
+    perm = call.several("perm")
     perm = tuple(reversed(range(rank))) if perm is None else perm
     if sorted(perm) != list(range(rank)):
         raise InvalidModel(b.where, f"perm {perm} is no permutation of {rank} axes")
@@ -131,7 +134,7 @@ def transpose(b: Builder, ref: Ref, perm: Sequence[int]) -> Ref:
 
 def _concat(b: Builder, call: Call) -> Results:
     refs = call.given()
-    axis = b.axis(refs[0], call.int("axis", 1))
+    axis = b.axis(refs[0], call.whole("axis", 1))
     if len(refs) == 1:
         return (refs[0],)
     return (b.emit("concat", *refs, axis=axis),)
@@ -156,22 +159,23 @@ def cut(b: Builder, ref: Ref, axis: int, start: int, size: Extent) -> Ref:
 
 def _split(b: Builder, call: Call) -> Results:
     data = call[0]
-    axis = b.axis(data, call.int("axis", 0))
-    sizes = call.ints("split")
+    axis = b.axis(data, call.whole("axis", 0))
+    sizes = call.several("split")
     if sizes is None and call.optional(1) is not None:
         sizes = b.ints(call[1])
     extent = b.shape(data)[axis]
     if isinstance(extent, str):
         raise Decline("the split axis is symbolic")
     if sizes is None:
-        count = call.int("num_outputs", len(call.outputs))
+        count = call.whole("num_outputs", len(call.outputs))
         chunk = -(-extent // count)
         sizes = tuple(
             max(min(chunk, extent - i * chunk), 0) for i in range(len(call.outputs))
         )
     if sum(sizes) != extent or len(sizes) != len(call.outputs):
         raise InvalidModel(
-            b.where, f"splits an axis of {extent} into {sizes}, {len(call.outputs)} asked"
+            b.where,
+            f"splits an axis of {extent} into {sizes}, {len(call.outputs)} asked",
         )
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return [
@@ -182,9 +186,10 @@ def _split(b: Builder, call: Call) -> Results:
 
 def _slice(b: Builder, call: Call) -> Results:
     data = call[0]
-    if call.opset < 10:
-        starts, ends = call.ints("starts") or (), call.ints("ends") or ()
-        axes, steps = call.ints("axes"), None
+    if call.opset < _SLICE_HAS_INPUTS:
+        starts = call.several("starts") or ()
+        ends: Sequence[Extent] = call.several("ends") or ()
+        axes, steps = call.several("axes"), None
     else:
         starts, ends = b.ints(call[1]), b.counts(call[2])
         given = call.optional(3)
@@ -197,9 +202,7 @@ def _slice(b: Builder, call: Call) -> Results:
     first, stride = [0] * len(shape), [1] * len(shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         position = b.axis(data, axis)
-        first[position], shape[position] = _window(
-            b, shape[position], start, end, step
-        )
+        first[position], shape[position] = _window(b, shape[position], start, end, step)
         stride[position] = step
     if tuple(shape) == b.shape(data) and set(stride) <= {1}:
         return (data,)
@@ -254,7 +257,7 @@ def _at_most(b: Builder, low: Extent, high: Extent) -> bool:
 
 def _gather(b: Builder, call: Call) -> Results:
     data, index = call[0], call[1]
-    axis = b.axis(data, call.int("axis", 0))
+    axis = b.axis(data, call.whole("axis", 0))
     extent = b.shape(data)[axis]
     known = b.values[index]
     if known is None:
@@ -263,9 +266,9 @@ def _gather(b: Builder, call: Call) -> Results:
         raise InvalidModel(
             b.where, f"gathers index {known.max()} or {known.min()} of {extent}"
         )
-    if known.size == 1 and isinstance(extent, int) and b.values[data] is None:
-        if b.partial[data] is None:
-            return (_pick(b, data, axis, int(known.reshape(-1)[0]) % extent, index),)
+    is_value = b.values[data] is not None or b.partial[data] is not None
+    if known.size == 1 and isinstance(extent, int) and not is_value:
+        return (_pick(b, data, axis, int(known.reshape(-1)[0]) % extent, index),)
     return (b.emit("gather", data, index, axis=axis),)
 
 
@@ -321,7 +324,7 @@ def _tile(b: Builder, call: Call) -> Results:
 
 
 def _depth_to_space(b: Builder, call: Call) -> Results:
-    data, block = call[0], call.int("blocksize", 1)
+    data, block = call[0], call.whole("blocksize", 1)
     batch, channels, height, width = b.static(data)
     depth = channels // (block * block)
     if call.text("mode", "DCR") == "DCR":
@@ -333,7 +336,7 @@ def _depth_to_space(b: Builder, call: Call) -> Results:
 
 
 def _space_to_depth(b: Builder, call: Call) -> Results:
-    data, block = call[0], call.int("blocksize", 1)
+    data, block = call[0], call.whole("blocksize", 1)
     batch, depth, height, width = b.static(data)
     rows, columns = height // block, width // block
     if call.text("mode", "DCR") == "DCR":
@@ -373,8 +376,8 @@ def _pad(b: Builder, call: Call) -> Results:
 
 def _pads(b: Builder, call: Call) -> tuple[tuple[int, ...], tuple[int, ...], float]:
     every = tuple(range(b.rank(call[0])))
-    if call.opset < 11:
-        return call.ints("pads") or (), every, call.float("value", 0.0)
+    if call.opset < _PAD_HAS_INPUTS:
+        return call.several("pads") or (), every, call.real("value", 0.0)
     filler, axes = call.optional(2), call.optional(3)
     value = 0.0 if filler is None else number(b, filler)
     return b.ints(call[1]), every if axes is None else b.ints(axes), value

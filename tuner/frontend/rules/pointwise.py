@@ -62,6 +62,11 @@ _ROWS: Final[Mapping[str, str]] = {
 }
 
 
+_CLIP_HAS_INPUTS: Final = 11
+_CLIP_HAS_BODY: Final = 13
+_LARGEST: Final = float(np.finfo(np.float32).max)
+
+
 def _row(name: str) -> Rule:
     def rule(b: Builder, call: Call) -> Results:
         return (b.emit(name, *call.given()),)
@@ -89,7 +94,7 @@ def _mean(b: Builder, call: Call) -> Results:
 
 
 def _cast(b: Builder, call: Call) -> Results:
-    return (b.cast(call[0], dtype_of(call.int("to", 0), b.where)),)
+    return (b.cast(call[0], dtype_of(call.whole("to", 0), b.where)),)
 
 
 def _cast_like(b: Builder, call: Call) -> Results:
@@ -106,7 +111,7 @@ def _pow(b: Builder, call: Call) -> Results:
 
 
 def _mod(b: Builder, call: Call) -> Results:
-    row = "fmod" if call.int("fmod", 0) else "floor_mod"
+    row = "fmod" if call.whole("fmod", 0) else "floor_mod"
     return (b.emit(row, call[0], call[1]),)
 
 
@@ -117,7 +122,7 @@ def _bit_shift(b: Builder, call: Call) -> Results:
 
 def _is_inf(b: Builder, call: Call) -> Results:
     data = call[0]
-    up, down = call.int("detect_positive", 1), call.int("detect_negative", 1)
+    up, down = call.whole("detect_positive", 1), call.whole("detect_negative", 1)
     if up and down:
         return (b.emit("isinf", data),)
     if not up and not down:
@@ -129,13 +134,13 @@ def _is_inf(b: Builder, call: Call) -> Results:
 
 def _clip(b: Builder, call: Call) -> Results:
     """Clip before opset 13, whose standard has no body."""
-    if call.opset >= 13:
+    if call.opset >= _CLIP_HAS_BODY:
         raise Decline("the standard has a body")
     low, high = call.optional(1), call.optional(2)
     result = call[0]
-    if call.opset < 11:
-        low = b.scalar(call.float("min", np.finfo(np.float32).min), result)
-        high = b.scalar(call.float("max", np.finfo(np.float32).max), result)
+    if call.opset < _CLIP_HAS_INPUTS:
+        low = b.scalar(call.real("min", -_LARGEST), result)
+        high = b.scalar(call.real("max", _LARGEST), result)
     if low is not None:
         result = b.emit("maximum", result, low)
     if high is not None:
@@ -143,7 +148,7 @@ def _clip(b: Builder, call: Call) -> Results:
     return (result,)
 
 
-def _identity(b: Builder, call: Call) -> Results:
+def _identity(_: Builder, call: Call) -> Results:
     return (call[0],)
 
 
@@ -160,7 +165,7 @@ def _dropout(b: Builder, call: Call) -> Results:
     return (call[0], mask)
 
 
-def _constant(b: Builder, call: Call) -> Results:
+def _constant(b: Builder, _: Call) -> Results:
     raise UnsupportedModel(
         b.where,
         "is a Constant without numbers",

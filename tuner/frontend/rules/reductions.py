@@ -11,15 +11,19 @@ from tuner.frontend.builder import Builder, Decline, Ref
 from tuner.frontend.call import Call, Results, Rule
 from tuner.ir.types import DType
 
+_SOFTMAX_HAS_BODY: Final = 13
+_BATCH_HAS_MODE: Final = 14
+_REDUCTIONS_HAVE_BODIES: Final = 18
+
 
 def _axes(b: Builder, call: Call) -> tuple[int, ...] | None:
     """Sorted axes to reduce; None when nothing is to be reduced."""
-    axes = call.ints("axes")
+    axes = call.several("axes")
     given = call.optional(1)
     if axes is None and given is not None:
         axes = b.ints(given)
     if not axes:
-        if call.int("noop_with_empty_axes", 0):
+        if call.whole("noop_with_empty_axes", 0):
             return None
         return tuple(range(b.rank(call[0])))
     return tuple(sorted({b.axis(call[0], axis) for axis in axes}))
@@ -46,7 +50,7 @@ def _plain(row: str) -> Rule:
         axes = _axes(b, call)
         if axes is None:
             return (call[0],)
-        keep = bool(call.int("keepdims", 1))
+        keep = bool(call.whole("keepdims", 1))
         return (reduce_(b, row, call[0], axes, keep=keep),)
 
     return rule
@@ -56,21 +60,21 @@ def _mean(b: Builder, call: Call) -> Results:
     axes = _axes(b, call)
     if axes is None:
         return (call[0],)
-    return (mean(b, call[0], axes, keep=bool(call.int("keepdims", 1))),)
+    return (mean(b, call[0], axes, keep=bool(call.whole("keepdims", 1))),)
 
 
 def _composed(before: str, after: str) -> Rule:
     """Reductions whose body the standard has since opset 18 only."""
 
     def rule(b: Builder, call: Call) -> Results:
-        if call.opset >= 18:
+        if call.opset >= _REDUCTIONS_HAVE_BODIES:
             raise Decline("the standard has a body")
         data, axes = call[0], _axes(b, call) or ()
         if before == "square":
             data = b.emit("mul", data, data)
         elif before:
             data = b.emit(before, data)
-        keep = bool(call.int("keepdims", 1))
+        keep = bool(call.whole("keepdims", 1))
         result = reduce_(b, "reduce_sum", data, axes, keep=keep)
         return (b.emit(after, result) if after else result,)
 
@@ -78,10 +82,10 @@ def _composed(before: str, after: str) -> Rule:
 
 
 def _log_sum_exp(b: Builder, call: Call) -> Results:
-    if call.opset >= 18:
+    if call.opset >= _REDUCTIONS_HAVE_BODIES:
         raise Decline("the standard has a body")
     data, axes = call[0], _axes(b, call) or ()
-    keep = bool(call.int("keepdims", 1))
+    keep = bool(call.whole("keepdims", 1))
     peak = reduce_(b, "reduce_max", data, axes, keep=True)
     powers = b.emit("exp", b.emit("sub", data, peak))
     total = b.emit("log", reduce_(b, "reduce_sum", powers, axes, keep=True))
@@ -104,11 +108,11 @@ def _global(row: str) -> Rule:
 
 def _softmax(b: Builder, call: Call) -> Results:
     """Softmax and LogSoftmax before opset 13: over all axes from `axis` on."""
-    if call.opset >= 13:
+    if call.opset >= _SOFTMAX_HAS_BODY:
         raise Decline("the standard has a body")
     data = call[0]
     rank = b.rank(data)
-    axis = call.int("axis", 1)
+    axis = call.whole("axis", 1)
     axes = tuple(range(axis % max(rank, 1) if axis < 0 else axis, rank))
     peak = reduce_(b, "reduce_max", data, axes, keep=True)
     shifted = b.emit("sub", data, peak)
@@ -121,7 +125,7 @@ def _softmax(b: Builder, call: Call) -> Results:
 
 def along_channels(b: Builder, ref: Ref, rank: int) -> Ref:
     """A vector of channel values, shaped to meet (batch, channel, ...) data."""
-    return b.reshape(ref, (*b.shape(ref), *[1] * (rank - 2)))
+    return b.reshape(ref, (*b.shape(ref), *[1] * max(rank - 2, 0)))
 
 
 def _variance(b: Builder, data: Ref, middle: Ref, axes: Sequence[int]) -> Ref:
@@ -135,7 +139,7 @@ def _instance_normalization(b: Builder, call: Call) -> Results:
     middle = mean(b, data, axes, keep=True)
     apart = b.emit("sub", data, middle)
     spread = mean(b, b.emit("mul", apart, apart), axes, keep=True)
-    epsilon = b.scalar(call.float("epsilon", 1e-5), data)
+    epsilon = b.scalar(call.real("epsilon", 1e-5), data)
     deviation = b.emit("sqrt", b.emit("add", spread, epsilon))
     normal = b.emit("div", apart, deviation)
     scale, shift = (along_channels(b, call[i], rank) for i in (1, 2))
@@ -143,11 +147,9 @@ def _instance_normalization(b: Builder, call: Call) -> Results:
 
 
 def _batch_normalization(b: Builder, call: Call) -> Results:
-    training = call.opset >= 14 and call.int("training_mode", 0)
-    if call.opset < 14 and any(call.outputs[1:]):
+    training = call.opset >= _BATCH_HAS_MODE and call.whole("training_mode", 0)
+    if call.opset < _BATCH_HAS_MODE and any(call.outputs[1:]):
         raise Decline("training mode of an old opset")
-    if call.opset < 9:
-        raise Decline("an old opset")
     return _batch_training(b, call) if training else _batch_inference(b, call)
 
 
@@ -158,14 +160,12 @@ def _batch_inference(b: Builder, call: Call) -> Results:
     factor = b.cast(_factor(b, call, scale, spread), b.dtype(data))
     moved = b.emit("mul", b.cast(middle, b.dtype(data)), factor)
     offset = b.emit("sub", b.cast(shift, b.dtype(data)), moved)
-    if rank < 2:
-        return (b.emit("add", b.emit("mul", data, factor), offset),)
     scaled = b.emit("mul", data, along_channels(b, factor, rank))
     return (b.emit("add", scaled, along_channels(b, offset, rank)),)
 
 
 def _factor(b: Builder, call: Call, scale: Ref, spread: Ref) -> Ref:
-    epsilon = b.scalar(call.float("epsilon", 1e-5), spread)
+    epsilon = b.scalar(call.real("epsilon", 1e-5), spread)
     deviation = b.emit("sqrt", b.emit("add", spread, epsilon))
     return b.emit("div", b.cast(scale, b.dtype(spread)), deviation)
 
@@ -173,18 +173,18 @@ def _factor(b: Builder, call: Call, scale: Ref, spread: Ref) -> Ref:
 def _batch_training(b: Builder, call: Call) -> Results:
     """Live statistics: mean and variance of the batch, and the running ones."""
     data, rank = call[0], b.rank(call[0])
-    if b.dtype(data) in (DType.F16, DType.BF16) or rank < 2:
+    if b.dtype(data) in (DType.F16, DType.BF16) or rank == 1:
         raise Decline("16-bit statistics")
     axes = (0, *range(2, rank))
     middle = mean(b, data, axes, keep=True)
     apart = b.emit("sub", data, middle)
     spread = mean(b, b.emit("mul", apart, apart), axes, keep=True)
-    epsilon = b.scalar(call.float("epsilon", 1e-5), spread)
+    epsilon = b.scalar(call.real("epsilon", 1e-5), spread)
     deviation = b.emit("sqrt", b.emit("add", spread, epsilon))
     scale, shift = (along_channels(b, call[i], rank) for i in (1, 2))
     normal = b.emit("div", apart, deviation)
     result = b.emit("add", b.emit("mul", normal, scale), shift)
-    momentum = call.float("momentum", 0.9)
+    momentum = call.real("momentum", 0.9)
     running = [
         _blend(b, call[given], batch, momentum) if call.asks(output) else None
         for output, given, batch in ((1, 3, middle), (2, 4, spread))
@@ -201,8 +201,8 @@ def _blend(b: Builder, old: Ref, new: Ref, momentum: float) -> Ref:
 
 def _lp_normalization(b: Builder, call: Call) -> Results:
     data = call[0]
-    axes = (b.axis(data, call.int("axis", -1)),)
-    if call.int("p", 2) == 1:
+    axes = (b.axis(data, call.whole("axis", -1)),)
+    if call.whole("p", 2) == 1:
         norm = reduce_(b, "reduce_sum", b.emit("abs", data), axes, keep=True)
     else:
         square = b.emit("mul", data, data)

@@ -15,7 +15,7 @@ from tuner.frontend.opaque import normal_form
 from tuner.frontend.protos import array_of, dtype_of
 from tuner.frontend.rules.movement import expand, number
 from tuner.frontend.sizes import Size
-from tuner.ir.types import DType, TensorType
+from tuner.ir.types import Array, DType, TensorType
 
 LARGEST_RANGE: Final = 1 << 20
 """Elements up to which a range of known bounds is a constant."""
@@ -23,7 +23,7 @@ LARGEST_RANGE: Final = 1 << 20
 
 def _shape(b: Builder, call: Call) -> Results:
     rank = b.rank(call[0])
-    start, end = call.int("start", 0), call.int("end", rank)
+    start, end = call.whole("start", 0), call.whole("end", rank)
     extents = b.extents(call[0])[start:end]
     return (_sizes(b, call, extents),)
 
@@ -50,7 +50,8 @@ def _constant_of_shape(b: Builder, call: Call) -> Results:
     shape = [b.sizes.dim(count) for count in b.counts(call[0])]
     tensor = call.attributes.get("value")
     if tensor is None:
-        dtype, filler = DType.F32, np.zeros((), np.float32)
+        dtype = DType.F32
+        filler: Array = np.zeros((), np.float32)
     else:
         dtype = dtype_of(tensor.data_type, b.where)
         filler = array_of(tensor, b.where)
@@ -88,7 +89,7 @@ def _eye_like(b: Builder, call: Call) -> Results:
     rows, columns = b.static(call[0])
     wanted = call.attributes.get("dtype")
     dtype = b.dtype(call[0]) if wanted is None else dtype_of(wanted, b.where)
-    offset = call.int("k", 0)
+    offset = call.whole("k", 0)
     down = b.constant(np.arange(rows)[:, None] + offset, DType.I64)
     right = b.constant(np.arange(columns)[None, :], DType.I64)
     return (b.cast(b.emit("equal", down, right), dtype),)
@@ -101,7 +102,7 @@ def _trilu(b: Builder, call: Call) -> Results:
     offset = 0 if shift is None else b.ints(shift)[0]
     down = b.constant(np.arange(rows)[:, None] + offset, DType.I64)
     right = b.constant(np.arange(columns)[None, :], DType.I64)
-    row = "less_equal" if call.int("upper", 1) else "greater_equal"
+    row = "less_equal" if call.whole("upper", 1) else "greater_equal"
     kept = b.emit(row, down, right)
     return (b.emit("where", kept, data, b.scalar(0, data)),)
 
@@ -109,7 +110,7 @@ def _trilu(b: Builder, call: Call) -> Results:
 def _one_hot(b: Builder, call: Call) -> Results:
     indices, pair = call[0], call[2]
     depth = int(number(b, call[1]))
-    axis = b.axis(indices, call.int("axis", -1), extra=1)
+    axis = b.axis(indices, call.whole("axis", -1), extra=1)
     if b.dtype(indices).is_float:
         indices = b.cast(indices, DType.I64)
     shape = list(b.shape(indices))
