@@ -39,6 +39,8 @@ class _Traffic:
     elements: float = 0.0
     sector_bytes: float = 0.0
     requested_bytes: float = 0.0
+    useful_bytes: float = 0.0
+    block_bytes: float = 0.0
 
 
 def work(nest: LoopNest, schedule: Schedule, device: Device) -> Work:
@@ -93,6 +95,8 @@ def _accesses(
                 sector_bytes=max(int(sectors), unique),
                 requested_bytes=max(int(requested), int(sectors), unique),
                 is_write=tensor.is_output,
+                useful_bytes=int(sum(p.useful_bytes for p in parts)),
+                block_bytes=int(sum(p.block_bytes for p in parts)),
             )
         )
     return tuple(found)
@@ -240,8 +244,23 @@ class _Counter:
         elements = min(elements, tensor.elements)
         traffic = self.traffic.setdefault(slot, _Traffic())
         traffic.elements += elements
-        traffic.sector_bytes += _sectors(self.group, index, elements, width, sector)
-        traffic.requested_bytes += times / self._subgroup * self._asked(index, width)
+        sectors = _sectors(self.group, index, elements, width, sector)
+        requested = times / self._subgroup * self._asked(index, width)
+        traffic.sector_bytes += sectors
+        traffic.requested_bytes += requested
+        traffic.useful_bytes += min(requested, times * width)
+        traffic.block_bytes += sectors * self._block_share(loops)
+
+    def _block_share(self, loops: int) -> float:
+        """Share of an operand that one block of whole rows walks, pass after pass."""
+        if self.group.kind is not Kind.ROW:
+            return 0.0
+        rows = math.prod(
+            self.group.atoms[atom].extent
+            for atom in self.group.outer
+            if loops >> atom & 1
+        )
+        return min(1.0, self.mapping.teams * self.mapping.repeat / rows)
 
     def _asked(self, index: Index, width: int) -> float:
         """Sector bytes of one access by all threads of a sub-group."""

@@ -1,26 +1,219 @@
-"""Schedules: which are worth trying, and which is good unseen."""
+"""Schedules: which are worth trying, and which is good unseen.
+
+Knobs of all kernels: ``threads`` of a block, ``vector`` (neighbours that a thread
+takes at once), ``repeat`` (outer points that a team takes in turn). POINTWISE has
+``items`` (steps along the inner loops). Reductions have ``lanes``; ROW kernels
+``persistent`` (0 or 1: values are kept between passes) and ``unroll``; COLUMN
+kernels ``unroll``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from tuner.kernel.nest import Kind, LoopNest
+from tuner.kernel.mapping import divided, map_groups, power_above
+from tuner.kernel.nest import Group, Kind, LoopNest
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
     from cost_model.device import Device
+
+KEPT_REGISTERS: Final = 64
+"""Most values that a GPU thread keeps between passes."""
+KEPT_STACK_BYTES: Final = 1 << 14
+"""Most bytes that a CPU work-item keeps between passes: a lane's share of L2."""
+_BLOCKS_PER_CORE: Final = 8
+_WIDEST_BYTES: Final = 16
+
+
+def space(nest: LoopNest, device: Device) -> tuple[Schedule, ...]:
+    """Every schedule worth trying, the default first; each is legal for the device.
+
+    Schedules that lead to the same mapping are listed once.
+    """
+    found: dict[object, Schedule] = {}
+    for schedule in (default(nest, device), *_candidates(nest, device)):
+        if is_legal(nest, schedule, device):
+            found.setdefault(map_groups(nest, schedule), schedule)
+    return tuple(found.values())
+
+
+def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:
+    """Whether a device can run a schedule, and the text stays of bearable size."""
+    if schedule["threads"] > device.max_block_threads:
+        return False
+    return all(
+        not mapping.is_persistent
+        or _can_keep(group, mapping.items * mapping.vector, device)
+        for group, mapping in zip(
+            nest.groups, map_groups(nest, schedule), strict=True
+        )
+    )
 
 
 def default(nest: LoopNest, device: Device) -> Schedule:
     """A schedule that is good without tuning."""
     kind = nest.groups[0].kind if nest.groups else Kind.POINTWISE
     if kind is Kind.ROW:
-        return Schedule.of(threads=64, lanes=16, vector=1, repeat=1, persistent=1)
+        return _default_row(nest, device)
     if kind is Kind.COLUMN:
-        return Schedule.of(threads=64, lanes=64, vector=1, repeat=1)
-    return Schedule.of(threads=64, vector=1, items=1, repeat=1)
+        return _default_column(nest, device)
+    return _default_pointwise(nest, device)
 
 
-def space(nest: LoopNest, device: Device) -> tuple[Schedule, ...]:
-    """Every schedule worth trying, legal for the device."""
-    return (default(nest, device),)
+def _candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
+    kind = nest.groups[0].kind if nest.groups else Kind.POINTWISE
+    if kind is Kind.ROW:
+        yield from _row_candidates(nest, device)
+    elif kind is Kind.COLUMN:
+        yield from _column_candidates(nest, device)
+    else:
+        yield from _pointwise_candidates(nest, device)
+
+
+def _is_cpu(device: Device) -> bool:
+    return device.kind == "cpu"
+
+
+def _vectors(nest: LoopNest, device: Device) -> tuple[int, ...]:
+    """Vector widths; a CPU's compiler packs neighbouring work-items by itself."""
+    if _is_cpu(device):
+        return (1,)
+    widest = max((t.dtype.bytes for t in nest.tensors), default=1)
+    even = [g.inner_points for g in nest.groups]
+    return tuple(
+        width
+        for width in (1, 2, 4)
+        if width * widest <= _WIDEST_BYTES and any(n % width == 0 for n in even)
+    )
+
+
+# Pointwise
+
+
+def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
+    points = sum(g.outer_points * g.inner_points for g in nest.groups)
+    inner = max((g.inner_points for g in nest.groups), default=1)
+    if _is_cpu(device):
+        items = min(divided(inner, 64), 32)
+        share = points // (64 * items * device.multiprocessors * _BLOCKS_PER_CORE)
+        repeat = max(1, min(64, power_above(share + 1) // 2))
+        return Schedule.of(threads=64, vector=1, items=items, repeat=repeat)
+    vector = _vectors(nest, device)[-1]
+    threads = 256
+    while vector > 1 and points < vector * threads * device.multiprocessors:
+        vector //= 2
+    return Schedule.of(threads=threads, vector=vector, items=1, repeat=1)
+
+
+def _pointwise_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
+    if _is_cpu(device):
+        grid: Iterable[tuple[int, ...]] = itertools.product(
+            (16, 64, 256), (1,), (1, 4, 16, 64), (1, 4, 16, 64)
+        )
+    else:
+        grid = itertools.product(
+            (64, 128, 256, 512), _vectors(nest, device), (1, 2, 4), (1, 2, 4)
+        )
+    for threads, vector, items, repeat in grid:
+        yield Schedule.of(threads=threads, vector=vector, items=items, repeat=repeat)
+
+
+# Rows
+
+
+def _can_keep(group: Group, values: int, device: Device) -> bool:
+    """Whether a thread can keep so many of each kept value."""
+    kept = [len(each.kept) for each in group.plan]
+    most = max(kept, default=0)
+    if not most:
+        return False
+    if _is_cpu(device):
+        return 8 * most * values <= KEPT_STACK_BYTES
+    return most * values <= KEPT_REGISTERS
+
+
+def _default_row(nest: LoopNest, device: Device) -> Schedule:
+    group = nest.groups[0]
+    if _is_cpu(device):
+        lanes = device.subgroup_threads
+        persistent = _can_keep(group, divided(group.inner_points, lanes), device)
+        return Schedule.of(
+            threads=4 * lanes,
+            lanes=lanes,
+            vector=1,
+            repeat=1,
+            persistent=int(persistent),
+            unroll=1,
+        )
+    vector = _vectors(nest, device)[-1]
+    if group.inner_points % vector:
+        vector = 1
+    wanted = power_above(divided(group.inner_points, 4 * vector))
+    lanes = min(max(wanted, 32), 1024 if wanted > 2048 else 512)
+    values = divided(group.inner_points, lanes * vector) * vector
+    return Schedule.of(
+        threads=max(lanes, 128),
+        lanes=lanes,
+        vector=vector,
+        repeat=1,
+        persistent=int(_can_keep(group, values, device)),
+        unroll=1,
+    )
+
+
+def _row_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
+    group = nest.groups[0]
+    width = device.subgroup_threads
+    if _is_cpu(device):
+        lanes: tuple[int, ...] = (width, 4 * width)
+        teams: tuple[int, ...] = (1, 4, 16)
+        repeats: tuple[int, ...] = (1, 4, 16)
+    else:
+        lanes = tuple(
+            n for n in (8, 32, 64, 128, 256, 512, 1024) if n <= 2 * group.inner_points
+        )
+        teams, repeats = (1, 2, 4, 8), (1,)
+    for n, team, vector, repeat in itertools.product(
+        lanes, teams, _vectors(nest, device), repeats
+    ):
+        for persistent, unroll in ((1, 1), (0, 1), (0, 4)):
+            yield Schedule.of(
+                threads=n * team,
+                lanes=n,
+                vector=vector,
+                repeat=repeat,
+                persistent=persistent,
+                unroll=unroll,
+            )
+
+
+# Columns
+
+
+def _default_column(nest: LoopNest, device: Device) -> Schedule:
+    group = nest.groups[0]
+    if _is_cpu(device):
+        lanes = min(64, max(16, power_above(group.inner_points)))
+        return Schedule.of(threads=lanes, lanes=lanes, vector=1, repeat=1, unroll=1)
+    lanes = 32
+    points = group.outer_points * group.inner_points
+    wanted = 2048 * device.multiprocessors // max(points, 1)
+    teams = min(32, max(1, power_above(wanted)), power_above(group.serial_points))
+    return Schedule.of(
+        threads=lanes * teams, lanes=lanes, vector=1, repeat=1, unroll=4
+    )
+
+
+def _column_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
+    is_cpu = _is_cpu(device)
+    lanes = (16, 64, 256) if is_cpu else (32, 64, 128)
+    teams = (1,) if is_cpu else (1, 2, 4, 8, 16, 32)
+    for n, team, vector, unroll in itertools.product(
+        lanes, teams, _vectors(nest, device), (1, 4, 8)
+    ):
+        yield Schedule.of(
+            threads=n * team, lanes=n, vector=vector, repeat=1, unroll=unroll
+        )

@@ -62,20 +62,12 @@ class GroupText:
 
     def write(self) -> None:
         """Write the whole group."""
-        self._indices()
+        start = self.mapping.first_block
+        self._declare("part", f"block - {start}" if start else "block")
         if self.group.kind is Kind.COLUMN:
             self._column()
         else:
             self._rows()
-
-    def _indices(self) -> None:
-        mapping, dialect = self.mapping, self.dialect
-        self.lines.add(f"const int lane = {dialect.thread_x};")
-        self.lines.add(f"const int team = {dialect.thread_y};")
-        start = f" - {mapping.first_block}" if mapping.first_block else ""
-        self.lines.add(
-            f"const {self.index_type} part = ({self.index_type}){dialect.block}{start};"
-        )
 
     def _declare(self, name: str, text: str) -> None:
         self.lines.add(f"const {self.index_type} {name} = {text};")

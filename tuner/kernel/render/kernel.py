@@ -25,6 +25,10 @@ def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
     mappings = map_groups(nest, schedule)
     names = argument_names(nest)
     lines = Lines(1)
+    index = dialect.index[nest.index_bits]
+    lines.add(f"const int lane = {dialect.thread_x};")
+    lines.add(f"const int team = {dialect.thread_y};")
+    lines.add(f"const {index} block = ({index}){dialect.block};")
     shared: dict[str, int] = {}
     collectives: dict[str, str] = {}
     attribute = False
