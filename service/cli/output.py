@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+_PIPE_COLUMNS: Final = 140
+"""Width of tables where no terminal says its own."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,16 +37,12 @@ def console(*, to_errors: bool = False) -> Console:
     """A rich console; plain text where the output is not a terminal."""
     from rich.console import Console
 
-    return Console(stderr=to_errors, highlight=False, soft_wrap=not _is_terminal())
+    terminal = (sys.stderr if to_errors else sys.stdout).isatty()
+    width = None if terminal else _PIPE_COLUMNS
+    return Console(stderr=to_errors, highlight=False, width=width)
 
 
-def _is_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
-def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = ""
-) -> None:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table; a column whose name starts with `>` is aligned to the right.
 
     In a pipe the table keeps its full width, so that no cell is cut.
@@ -52,15 +51,15 @@ def table(
     from rich.markup import escape
     from rich.table import Table
 
-    grid = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    grid = Table(box=box.SIMPLE_HEAD)
     for name in columns:
         justify: Any = "right" if name.startswith(">") else "left"
-        grid.add_column(name.removeprefix(">"), justify=justify, overflow="fold")
+        numeric = justify == "right"
+        title = name.removeprefix(">")
+        grid.add_column(title, justify=justify, overflow="fold", no_wrap=numeric)
     for row in rows:
         grid.add_row(*(escape(cell) for cell in row))
-    out = console()
-    width = out.width if _is_terminal() else 160
-    out.print(grid, width=width)
+    console().print(grid)
 
 
 def facts(pairs: Mapping[str, str]) -> None:
