@@ -155,6 +155,12 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         "compile-failed": Row(
             status=500, exit_code=1, title="A compiler refused a generated kernel"
         ),
+        "cannot-lower": Row(
+            status=500, exit_code=1, title="A kernel family cannot run a region"
+        ),
+        "resources-exceeded": Row(
+            status=500, exit_code=1, title="A kernel needs more than the device has"
+        ),
         "kernel-failed": Row(status=500, exit_code=1, title="A kernel failed"),
         "verification-failed": Row(
             status=500, exit_code=6, title="Outputs differ from the reference"
@@ -282,8 +288,14 @@ def problem(  # noqa: PLR0913 - the members of RFC 9457, all by name
     )
 
 
-def problem_of(error: BaseException, *, instance: str = "") -> Problem:
-    """How an error is told; one that nobody expected tells nothing of the inside."""
+def problem_of(error: BaseException, *, instance: str = "", where: str = "") -> Problem:
+    """How an error is told; one that nobody expected tells nothing of the inside.
+
+    Args:
+        error: what was raised.
+        instance: the request that it happened in.
+        where: the place to name when the error itself names none.
+    """
     if isinstance(error, ServiceError):
         return problem(
             error.code,
@@ -309,8 +321,8 @@ def problem_of(error: BaseException, *, instance: str = "") -> Problem:
     return problem(
         "unexpected",
         "the service failed in a way that nobody foresaw",
-        where=instance and f"request {instance}",
-        hint="look for this request in the log, and report it",
+        where=where or f"request {instance}",
+        hint="look for it in the log of the service, and report it",
         instance=instance,
     )
 

@@ -77,7 +77,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "kernels",
-        sa.Column("fingerprint", sa.String(length=64), nullable=False),
+        sa.Column("fingerprint", sa.String(length=100), nullable=False),
         sa.Column("family", sa.String(length=30), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("fingerprint", name=op.f("pk_kernels")),
@@ -223,7 +223,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("job", sa.String(length=40), nullable=True),
         sa.Column("subject", sa.String(length=200), nullable=False),
-        sa.Column("kernel", sa.String(length=64), nullable=True),
+        sa.Column("kernel", sa.String(length=100), nullable=True),
         sa.Column("device", sa.String(length=100), nullable=False),
         sa.Column("schedule", sa.JSON(none_as_null=True), nullable=False),
         sa.Column("seconds", sa.Double(), nullable=True),

@@ -63,7 +63,7 @@ class TuneWorkflow:
             # The top loop of a worker: a job may fail, its worker goes on.
             if not isinstance(error, TunerError):
                 log.exception("job failed", job=job_id)
-            told = problem_of(error, instance=job_id).document()
+            told = problem_of(error, where=f"job {job_id}").document()
             return str(step("fail", lambda: self._end(job_id, "failed", error=told)))
 
     def _run(self, job_id: str, step: Step) -> str:

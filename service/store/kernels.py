@@ -25,7 +25,7 @@ class KernelRow(Base):
 
     __tablename__ = "kernels"
 
-    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(100), primary_key=True)
     family: Mapped[str] = mapped_column(String(30))
     created_at: Mapped[datetime]
 

@@ -49,7 +49,9 @@ class MeasurementRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     job: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
     subject: Mapped[str] = mapped_column(String(200))
-    kernel: Mapped[str | None] = mapped_column(ForeignKey("kernels.fingerprint"))
+    kernel: Mapped[str | None] = mapped_column(
+        String(100), ForeignKey("kernels.fingerprint")
+    )
     device: Mapped[str] = mapped_column(String(100))
     schedule: Mapped[dict[str, Any]]
     seconds: Mapped[float | None]

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 
 def graph_json(prefix: str = "", width: int = 64) -> dict[str, Any]:
-    """y = tanh(relu(x) + x): two element-wise steps that belong in one kernel."""
+    """The graph tanh(relu(x) + x): three steps that belong in one kernel."""
 
     def node(op: str, inputs: list[str], output: str) -> dict[str, Any]:
         return {

@@ -109,7 +109,7 @@ CREATE TABLE jobs (
 );
 INSERT INTO "jobs" VALUES('job-1','aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa','bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb','cpu','tune.cpu','model','9372c470eeadd5ecd9c3c74c2b3cb633f8e2f2fad799250a0f70d652b6b825e4','onnx','{}','{"n0": ["relu"]}',10.0,100,'succeeded',0,NULL,NULL,0.0,NULL,0,0,NULL,'2026-11-29 12:00:00.000000','2026-11-29 12:00:00.000000','2026-11-29 12:00:00.000000');
 CREATE TABLE kernels (
-	fingerprint VARCHAR(64) NOT NULL, 
+	fingerprint VARCHAR(100) NOT NULL, 
 	family VARCHAR(30) NOT NULL, 
 	created_at DATETIME NOT NULL, 
 	CONSTRAINT pk_kernels PRIMARY KEY (fingerprint)
@@ -118,7 +118,7 @@ CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	job VARCHAR(40), 
 	subject VARCHAR(200) NOT NULL, 
-	kernel VARCHAR(64), 
+	kernel VARCHAR(100), 
 	device VARCHAR(100) NOT NULL, 
 	schedule JSON NOT NULL, 
 	seconds DOUBLE, 
