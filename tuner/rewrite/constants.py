@@ -125,6 +125,41 @@ def _small_power(node: Node, view: View) -> Value | None:
     return square if value.item() == 2 else Make("mul", (square, base))  # noqa: PLR2004
 
 
+_LARGER: Final = {"less": (1, 0), "greater": (0, 1)}
+"""Which operand of a comparison is the larger one, and which the smaller."""
+
+
+def _clamp(node: Node, view: View) -> Value | None:
+    """A selection between a tensor and a number by comparing them is a clamp.
+
+    The tensor must be what is kept when the comparison fails, as it does for NaN.
+    """
+    condition, number, kept = node.inputs
+    test = view.maker(condition)
+    value = uniform(view, number)
+    if test is None or test.op not in _LARGER or value is None or np.isnan(value):
+        return None
+    if view.type(kept) != view.type(node.outputs[0]):
+        return None
+    larger, smaller = (test.inputs[place] for place in _LARGER[test.op])
+    if (larger, smaller) == (number, kept):
+        return Make("maximum", (kept, number))
+    return (
+        Make("minimum", (kept, number)) if (smaller, larger) == (number, kept) else None
+    )
+
+
+def _relu(node: Node, view: View) -> Value | None:
+    """The larger of a tensor and zero."""
+    for place, name in enumerate(node.inputs):
+        other = node.inputs[1 - place]
+        value = uniform(view, name)
+        if value is not None and value.item() == 0:
+            same = view.type(other) == view.type(node.outputs[0])
+            return Make("relu", (other,)) if same else None
+    return None
+
+
 _DIGITS: Final = {  # bits of integers that the type holds exactly
     DType.BOOL: 1,
     DType.U8: 8,
@@ -194,6 +229,10 @@ DECIDED: Final = Rule(
 POWER: Final = Rule(
     name="small-power", ops=frozenset({"pow"}), rewrite=_small_power, exact=False
 )
+CLAMP: Final = Rule(
+    name="selection-is-clamp", ops=frozenset({"where"}), rewrite=_clamp, exact=False
+)
+RELU: Final = Rule(name="maximum-is-relu", ops=frozenset({"maximum"}), rewrite=_relu)
 CAST: Final = Rule(name="cast-chain", ops=frozenset({"cast"}), rewrite=_cast)
 UNDONE: Final = Rule(
     name="undone-twice",

@@ -74,6 +74,11 @@ class Draft:
         """Whether a tensor has a single reader and is not delivered."""
         return len(self._readers.get(tensor, ())) == 1 and tensor not in self._outputs
 
+    def only_read_by(self, tensor: str, op: str) -> bool:
+        """Whether all readers of a tensor have an operator; it is not delivered."""
+        readers = self._readers.get(tensor, {}).values()
+        return all(node.op == op for node in readers) and tensor not in self._outputs
+
     def twin(self, node: Node) -> str | None:
         """The result of another node that does the same work on the same tensors."""
         key = self._key(node)

@@ -11,7 +11,14 @@ from tuner.ir.inference import ints, whole
 from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import Dim
 from tuner.rewrite.rule import Make, Rule, Value, View
-from tuner.rewrite.shapes import attributes, fitted, joined, reshaped, without_units
+from tuner.rewrite.shapes import (
+    attributes,
+    fitted,
+    joined,
+    merged_groups,
+    reshaped,
+    without_units,
+)
 
 _ELEMENTWISE: Final = frozenset(
     name for name, op in OPS.items() if op.pattern is Pattern.ELEMENTWISE
@@ -39,13 +46,13 @@ def _reshape(node: Node, view: View) -> Value | None:
 
 
 def _leading_units(node: Node, view: View) -> Value | None:
-    """An operand that was reshaped in its leading unit axes only is read as it was."""
+    """A given tensor reshaped in its leading unit axes only is read as it was."""
     wanted = view.type(node.outputs[0]).shape
     shapes = [view.type(name).shape for name in node.inputs]
     inputs = list(node.inputs)
     for place, name in enumerate(node.inputs):
         inner = _source(view.maker(name), "reshape")
-        if inner is None:
+        if inner is None or (view.maker(inner) and not view.is_static(inner)):
             continue
         shape = view.type(inner).shape
         if _stripped(shape) != _stripped(shapes[place]):
@@ -105,6 +112,90 @@ def _transpose_across_units(node: Node, view: View) -> Value | None:
     if order != sorted(order):
         value = Make("transpose", (value,), attributes(perm=(*units, *order)))
     return reshaped(value, view.type(node.outputs[0]).shape)
+
+
+def _unmerged(node: Node, view: View) -> Make | None:
+    """A transpose behind a reshape that merges axes, as one in front of it.
+
+    Returns:
+        The transposed tensor with its axes not yet merged.
+    """
+    middle = view.maker(node.inputs[0])
+    if middle is None or middle.op != "reshape":
+        return None
+    source = middle.inputs[0]
+    groups = merged_groups(view.type(source).shape, view.type(node.inputs[0]).shape)
+    if groups is None:
+        return None
+    perm = ints(node.attributes, "perm")
+    order = tuple(axis for place in perm for axis in groups[place])
+    return Make("transpose", (source,), attributes(perm=order))
+
+
+def _transpose_across_merge(node: Node, view: View) -> Value | None:
+    """Two transposes with a reshape between them that merges axes are one."""
+    turned = _unmerged(node, view)
+    if turned is None or not isinstance(turned.inputs[0], str):
+        return None
+    first = view.maker(turned.inputs[0])
+    if first is None or first.op != "transpose":
+        return None
+    return reshaped(turned, view.type(node.outputs[0]).shape)
+
+
+def _split_behind_transpose(node: Node, view: View) -> Value | None:
+    """A reshape that splits what one before a transpose merged is one reshape."""
+    middle = view.maker(node.inputs[0])
+    if middle is None or middle.op != "transpose":
+        return None
+    if not view.read_once(node.inputs[0]):
+        return None
+    turned = _unmerged(middle, view)
+    return (
+        None if turned is None else reshaped(turned, view.type(node.outputs[0]).shape)
+    )
+
+
+def _slice_before_reshape(node: Node, view: View) -> Value | None:
+    """A slice of a tensor that only got or lost unit axes is taken before that."""
+    inner = view.maker(node.inputs[0])
+    if inner is None or inner.op != "reshape":
+        return None
+    if not view.only_read_by(node.inputs[0], "slice"):
+        return None
+    before, after = (view.type(t[0]).shape for t in (inner.inputs, inner.outputs))
+    if without_units(before) != without_units(after) or 0 in _extents(node, "sizes"):
+        return None
+    keys = ("starts", "steps", "sizes")
+    windows = zip(*(_extents(node, key) for key in keys), strict=True)
+    real = [w for w, extent in zip(windows, after, strict=True) if extent != 1]
+    order = iter(real)
+    all_of = [next(order) if extent != 1 else (0, 1, 1) for extent in before]
+    changed = dict(zip(keys, zip(*all_of, strict=True), strict=True))
+    cut = Make("slice", inner.inputs, attributes(**changed))
+    return reshaped(cut, view.type(node.outputs[0]).shape)
+
+
+def _extents(node: Node, key: str) -> tuple[Dim, ...]:
+    return cast("tuple[Dim, ...]", node.attributes[key])
+
+
+def _slice_before_transpose(node: Node, view: View) -> Value | None:
+    """Where only slices of a transposed tensor are used, only they are transposed."""
+    inner = view.maker(node.inputs[0])
+    if inner is None or inner.op != "transpose":
+        return None
+    if not view.only_read_by(node.inputs[0], "slice"):
+        return None
+    perm = ints(inner.attributes, "perm")
+    place = {axis: number for number, axis in enumerate(perm)}
+    order = [place[axis] for axis in range(len(perm))]
+    changed = {
+        key: tuple(_extents(node, key)[n] for n in order)
+        for key in ("starts", "steps", "sizes")
+    }
+    cut = Make("slice", inner.inputs, attributes(**changed))
+    return Make("transpose", (cut,), inner.attributes)
 
 
 def _is(node: Node | None, op: str) -> bool:
@@ -168,7 +259,7 @@ def _slice(node: Node, view: View) -> Value | None:
     """A slice that takes everything vanishes, a slice of a slice is one."""
     source = node.inputs[0]
     starts, steps = ints(node.attributes, "starts"), ints(node.attributes, "steps")
-    sizes = cast("tuple[Dim, ...]", node.attributes["sizes"])
+    sizes = _extents(node, "sizes")
     forward = all(s == 1 or n == 1 for s, n in zip(steps, sizes, strict=True))
     if forward and not any(starts) and sizes == view.type(source).shape:
         return source
@@ -195,7 +286,7 @@ def _slice_of_concat(node: Node, view: View) -> Value | None:
         return None
     axis = whole(inner.attributes, "axis")
     starts, steps = ints(node.attributes, "starts"), ints(node.attributes, "steps")
-    size = cast("tuple[Dim, ...]", node.attributes["sizes"])[axis]
+    size = _extents(node, "sizes")[axis]
     if not isinstance(size, int) or size < 1:
         return None
     ends = sorted((starts[axis], starts[axis] + steps[axis] * (size - 1)))
@@ -246,7 +337,7 @@ def _joined_slices(node: Node, view: View, axis: int) -> Value | None:
         if part.attributes["starts"] != wanted or steps != first.attributes["steps"]:
             return None
         position += extent
-    sizes = cast("tuple[Dim, ...]", first.attributes["sizes"])
+    sizes = _extents(first, "sizes")
     total = (*sizes[:axis], position - starts[axis], *sizes[axis + 1 :])
     changed = {**first.attributes, "sizes": total}
     return Make("slice", first.inputs, attributes(**changed))
@@ -256,7 +347,7 @@ def _extent(node: Node, axis: int) -> int | None:
     """How many neighbours a slice takes along an axis."""
     if node.op != "slice" or ints(node.attributes, "steps")[axis] != 1:
         return None
-    extent = cast("tuple[Dim, ...]", node.attributes["sizes"])[axis]
+    extent = _extents(node, "sizes")[axis]
     return extent if isinstance(extent, int) else None
 
 
@@ -272,7 +363,7 @@ def _gather(node: Node, view: View) -> Value | None:
     shape = view.type(node.inputs[0]).shape
     known: Any = view.constant(node.inputs[1])
     extent = shape[axis]
-    if known is None or not known.size or known.ndim > 1 or not isinstance(extent, int):
+    if known is None or not known.size or not isinstance(extent, int):
         return None
     index = known.reshape(-1).astype(np.int64)
     index = np.where(index < 0, index + extent, index)
@@ -315,6 +406,26 @@ TRANSPOSE_ACROSS_UNITS: Final = Rule(
     name="transpose-across-units",
     ops=frozenset({"transpose"}),
     rewrite=_transpose_across_units,
+)
+TRANSPOSE_ACROSS_MERGE: Final = Rule(
+    name="transpose-across-merge",
+    ops=frozenset({"transpose"}),
+    rewrite=_transpose_across_merge,
+)
+SPLIT_BEHIND_TRANSPOSE: Final = Rule(
+    name="split-behind-transpose",
+    ops=frozenset({"reshape"}),
+    rewrite=_split_behind_transpose,
+)
+SLICE_BEFORE_RESHAPE: Final = Rule(
+    name="slice-before-reshape",
+    ops=frozenset({"slice"}),
+    rewrite=_slice_before_reshape,
+)
+SLICE_BEFORE_TRANSPOSE: Final = Rule(
+    name="slice-before-transpose",
+    ops=frozenset({"slice"}),
+    rewrite=_slice_before_transpose,
 )
 EXPAND: Final = Rule(name="expand-chain", ops=frozenset({"expand"}), rewrite=_expand)
 EXPANDED_OPERAND: Final = Rule(

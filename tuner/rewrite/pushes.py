@@ -1,4 +1,4 @@
-"""Rules that move a transpose past other work, where that makes it vanish or shrink."""
+"""Rules that move layout past other work, where that makes it vanish or shrink."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ _DEPTH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class _Pulled:
-    """An operand as it is below a transpose, and how many transposes that saved."""
+    """An operand as it is below a layout change.
+
+    Attributes:
+        value: the operand, changed.
+        saved: layout changes that this undoes, less those that it adds.
+    """
 
     value: Value
     saved: int
@@ -99,6 +104,66 @@ def _transpose_around_work(node: Node, view: View) -> Value | None:
     return found.value if found is not None and found.saved else None
 
 
+def _reshape_around_work(node: Node, view: View) -> Value | None:
+    """Reshapes on both sides of element-wise work that undo each other vanish."""
+    source = node.inputs[0]
+    maker = view.maker(source)
+    if maker is None or not view.read_once(source):
+        return None
+    wanted = view.type(node.outputs[0]).shape
+    found = _reshape_work(view, maker, wanted, _DEPTH)
+    return found.value if found is not None and found.saved > 0 else None
+
+
+def _reshape_work(
+    view: View, node: Node, wanted: tuple[Dim, ...], depth: int
+) -> _Pulled | None:
+    """Element-wise work in another shape; None where an operand is repeated."""
+    if OPS[node.op].pattern is not Pattern.ELEMENTWISE:
+        return None
+    shape = view.type(node.outputs[0]).shape
+    parts: list[_Pulled] = []
+    for name in node.inputs:
+        part = _reshape_operand(view, name, (shape, wanted), depth)
+        if part is None:
+            return None
+        parts.append(part)
+    return _Pulled(
+        Make(node.op, tuple(part.value for part in parts), node.attributes),
+        sum(part.saved for part in parts),
+    )
+
+
+def _reshape_operand(
+    view: View, name: str, shapes: tuple[tuple[Dim, ...], tuple[Dim, ...]], depth: int
+) -> _Pulled | None:
+    old, wanted = shapes
+    shape = view.type(name).shape
+    if all(extent == 1 for extent in shape):
+        fits = len(shape) <= len(wanted)
+        return _Pulled(name if fits else reshaped(name, ()), 0)
+    if shape != old:
+        return _Pulled(name, 0) if _is_row(shape, old, wanted) else None
+    maker = view.maker(name)
+    if maker is not None and maker.op == "reshape":
+        back = view.type(maker.inputs[0]).shape == wanted
+        value: Value = maker.inputs[0] if back else reshaped(maker.inputs[0], wanted)
+        return _Pulled(value, int(back))
+    if maker is not None and depth and view.read_once(name):
+        found = _reshape_work(view, maker, wanted, depth - 1)
+        if found is not None:
+            return found
+    return _Pulled(reshaped(name, wanted), 0 if view.is_static(name) else -1)
+
+
+def _is_row(
+    shape: tuple[Dim, ...], old: tuple[Dim, ...], wanted: tuple[Dim, ...]
+) -> bool:
+    """Whether an operand spans only trailing axes that both shapes have."""
+    rank = len(shape)
+    return len(wanted) >= rank and shape == old[-rank:] == wanted[-rank:]
+
+
 def _reduced_transpose(node: Node, view: View) -> Value | None:
     """A reduction of a transposed tensor reads the tensor as it lies in memory.
 
@@ -127,6 +192,11 @@ TRANSPOSE_AROUND_WORK: Final = Rule(
     name="transpose-around-work",
     ops=frozenset({"transpose"}),
     rewrite=_transpose_around_work,
+)
+RESHAPE_AROUND_WORK: Final = Rule(
+    name="reshape-around-work",
+    ops=frozenset({"reshape"}),
+    rewrite=_reshape_around_work,
 )
 REDUCED_TRANSPOSE: Final = Rule(
     name="reduced-transpose",

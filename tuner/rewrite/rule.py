@@ -58,6 +58,9 @@ class View(Protocol):
     def read_once(self, tensor: str) -> bool:
         """Whether a tensor has a single reader and is not delivered."""
 
+    def only_read_by(self, tensor: str, op: str) -> bool:
+        """Whether all readers of a tensor have an operator; it is not delivered."""
+
     def twin(self, node: Node) -> str | None:
         """The result of another node that does the same work on the same tensors."""
 

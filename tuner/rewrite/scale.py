@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from tuner.ir.graph import Node
+from tuner.ir.inference import ints
 from tuner.ir.types import Dim
 from tuner.rewrite.rule import Make, Rule, Value, View
 from tuner.rewrite.shapes import attributes, reshaped
@@ -137,33 +138,80 @@ def _scaled_sum(node: Node, view: View) -> Value | None:
 
 
 def _scaled_view(node: Node, view: View) -> Value | None:
-    """A single factor on a reshaped or transposed linear layer reaches the layer."""
+    """A factor on a reshaped or transposed linear layer reaches the layer."""
     places = (0, 1) if node.op == "mul" else (0,)
     for place in places:
         name, scale = node.inputs[place], node.inputs[1 - place]
         layout = view.maker(name)
         if layout is None or layout.op not in ("reshape", "transpose"):
             continue
-        single = all(extent == 1 for extent in view.type(scale).shape)
-        same = view.type(name) == view.type(node.outputs[0])
-        if single and same and _ends_in_layer(name, scale, view):
-            inner = Make(node.op, (layout.inputs[0], reshaped(scale, ())))
+        result = view.type(node.outputs[0])
+        if view.type(name) != result or not result.dtype.is_float:
+            continue
+        if view.is_static(scale) and _ends_in_layer(name, scale, view):
+            factor = _before(layout, scale, view)
+            inner = Make(node.op, (layout.inputs[0], factor))
             return Make(layout.op, (inner,), layout.attributes)
     return None
 
 
+def _inverse(perm: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(perm)), key=perm.__getitem__))
+
+
+def _full(shape: tuple[Dim, ...], rank: int) -> tuple[Dim, ...]:
+    return (*[1] * (rank - len(shape)), *shape)
+
+
+def _before(layout: Node, scale: str, view: View) -> Value:
+    """A factor on a laid-out tensor, for the tensor as it was before."""
+    shape = view.type(scale).shape
+    if all(extent == 1 for extent in shape):
+        return reshaped(scale, ())
+    perm = ints(layout.attributes, "perm")
+    full = reshaped(scale, _full(shape, len(perm)))
+    return Make("transpose", (full,), attributes(perm=_inverse(perm)))
+
+
 def _ends_in_layer(name: str, scale: str, view: View) -> bool:
     """Whether layout alone lies between a tensor and a layer that takes the scale."""
+    shape = view.type(scale).shape
     while view.read_once(name):
         maker = view.maker(name)
         if maker is None:
             return False
-        if maker.op not in ("reshape", "transpose"):
-            probe = Node(name="", op="mul", inputs=(name, scale), outputs=(name,))
-            rules = (_scaled_matmul, _scaled_sum, _scaled_conv)
-            return any(rule(probe, view) is not None for rule in rules)
+        single = all(extent == 1 for extent in shape)
+        if maker.op == "transpose":
+            perm = ints(maker.attributes, "perm")
+            full = _full(shape, len(perm))
+            shape = tuple(full[axis] for axis in _inverse(perm))
+        elif maker.op == "reshape" and single:
+            shape = ()
+        else:
+            return _takes(maker, shape, view)
         name = maker.inputs[0]
     return False
+
+
+def _takes(layer: Node, shape: tuple[Dim, ...], view: View) -> bool:
+    """Whether the weights of a layer can take a factor of some shape."""
+    if layer.op == "add":
+        places = [p for p in (0, 1) if view.is_static(layer.inputs[1 - p])]
+        products = [layer.inputs[place] for place in places]
+        made = [view.maker(name) for name in products if view.read_once(name)]
+        return any(
+            m is not None and m.op == "matmul" and _takes(m, shape, view) for m in made
+        )
+    rank = len(view.type(layer.outputs[0]).shape)
+    if layer.op == "conv":
+        fixed = all(map(view.is_static, layer.inputs[1:]))
+        return fixed and _only(shape, rank, _CHANNEL)
+    if layer.op != "matmul":
+        return False
+    left, right = map(view.is_static, layer.inputs)
+    return (right and _only(shape, rank, rank - 1)) or (
+        left and _only(shape, rank, rank - 2)
+    )
 
 
 def _on(node: Node, first: str, second: str) -> Node:

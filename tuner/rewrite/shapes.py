@@ -46,3 +46,29 @@ def joined(*shapes: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
 def without_units(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """The extents that are not one."""
     return tuple(extent for extent in shape if extent != 1)
+
+
+def merged_groups(
+    before: Sequence[Dim], after: Sequence[Dim]
+) -> tuple[tuple[int, ...], ...] | None:
+    """For each axis after a reshape the axes that were merged into it.
+
+    Returns:
+        None where the reshape splits an axis, or where symbols hide what it does.
+    """
+    groups: list[tuple[int, ...]] = []
+    start = 0
+    for extent in after:
+        end = start + 1
+        found: Dim = before[start] if start < len(before) else 1
+        while end < len(before) and (found != extent or before[end] == 1):
+            step = before[end]
+            if not isinstance(found, int) or not isinstance(step, int):
+                break
+            found *= step
+            end += 1
+        if found != extent or start >= len(before):
+            return None
+        groups.append(tuple(range(start, end)))
+        start = end
+    return tuple(groups) if start == len(before) else None
