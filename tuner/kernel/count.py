@@ -268,14 +268,14 @@ class _Counter:
         lanes = min(mapping.lanes, self._subgroup)
         group = self.group
         along = runs(group.atoms, index, group.inner)
-        step = abs(along[-1].coefficient) if along and along[-1].below == 1 else 0
-        if not along:
-            reached = sector / mapping.vector
-        elif step == 0:
-            reached = float(lanes * sector)
-        else:
-            reached = lanes * min(float(step * width), float(sector))
-            reached = max(reached, sector / mapping.vector)
+        reached = 0.0
+        if along:
+            # Points inside the last run share an element: those of several lanes, or
+            # those that one lane takes as a vector.
+            last = along[-1]
+            apart = min(float(abs(last.coefficient) * width), float(sector))
+            reached = lanes * apart / last.below
+        reached = max(reached, sector / mapping.vector)
         return reached * self._neighbours(index, lanes, reached, width)
 
     def _neighbours(
