@@ -30,9 +30,11 @@ def _is_small(node: Node, view: View) -> bool:
 
 def _fold(node: Node, view: View) -> Value | None:
     """Nodes whose operands are all known, as long as the result is small."""
+    if not node.inputs or view.constant(node.inputs[0]) is None:
+        return None
     values = [view.constant(name) for name in node.inputs]
     known = [value for value in values if value is not None]
-    if not known or len(known) < len(values) or OPS[node.op].reference is None:
+    if len(known) < len(values) or OPS[node.op].reference is None:
         return None
     if not _is_small(node, view):
         return None

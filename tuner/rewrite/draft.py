@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 from tuner.errors import InternalError
 from tuner.ir.fingerprint import walk
@@ -14,6 +15,8 @@ from tuner.ir.types import Array, TensorType
 from tuner.rewrite.rule import Known, Make, Value
 
 _Key = tuple[object, ...]
+_NEAR: Final = 3
+"""How far downstream most rules see a change; a last full sweep finds the rest."""
 
 
 class Draft:
@@ -31,6 +34,7 @@ class Draft:
         self._types: dict[str, TensorType] = dict(graph.types)
         self._constants: dict[str, Array] = {}
         self._makers: dict[str, Node] = {}
+        self._alive: dict[str, Node] = {}
         self._readers: dict[str, dict[str, Node]] = {}
         self._lost: dict[str, tuple[str, ...]] = {}
         self._twins: dict[_Key, str] = {}
@@ -38,6 +42,7 @@ class Draft:
         self._weights = frozenset(graph.weights)
         self._static: dict[str, bool] = {}
         self.fresh: set[str] = set()
+        self._touched: set[str] = set()
         nodes, sources = walk(graph.outputs, graph.producers.get)
         same: dict[str, str] = {}
         for name in sources:
@@ -47,6 +52,7 @@ class Draft:
         self._outputs = [same.get(name, name) for name in self._outputs]
         for node in nodes:
             self._add(_reading(node, same) if same else node)
+        self._touched.clear()
 
     # What rules may ask
 
@@ -96,6 +102,19 @@ class Draft:
     def order(self) -> list[Node]:
         """The nodes that matter, in canonical order."""
         return walk(self._outputs, self._makers.get)[0]
+
+    def take_touched(self) -> set[str]:
+        """Nodes near what changed since the last call."""
+        near = {node for node in self._touched if node in self._alive}
+        for _ in range(_NEAR):
+            near |= {
+                reader
+                for name in near
+                for out in self._alive[name].outputs
+                for reader in self._readers.get(out, ())
+            }
+        self._touched.clear()
+        return near
 
     def rewrite(self, node: Node, value: Value, rule: str) -> None:
         """Put a value in the place of a node's result.
@@ -225,6 +244,8 @@ class Draft:
             )
 
     def _add(self, node: Node) -> None:
+        self._alive[node.name] = node
+        self._touched.add(node.name)
         for name in node.inputs:
             self._readers.setdefault(name, {})[node.name] = node
         is_static = all(map(self.is_static, node.inputs)) and node.op != "opaque"
@@ -233,10 +254,12 @@ class Draft:
             self._static[name] = is_static
 
     def _remove(self, node: Node) -> None:
+        del self._alive[node.name]
         for name in node.outputs:
             del self._makers[name]
         for name in dict.fromkeys(node.inputs):
             del self._readers[name][node.name]
+            self._touched.update(self._readers[name])
 
     def _swap(self, node: Node, other: Node) -> None:
         self._remove(node)

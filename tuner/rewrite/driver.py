@@ -91,14 +91,21 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> tuple[Graph, frozenset[str]]
     draft = Draft(graph)
     table = {op: [r for r in rules if not r.ops or op in r.ops] for op in OPS}
     for _ in range(_SWEEPS):
-        if not _sweep(draft, table):
+        fired = _sweep(draft, table, draft.order())
+        if not fired:
             break
+        while near := draft.take_touched():
+            nodes = [node for node in draft.order() if node.name in near]
+            if not _sweep(draft, table, nodes):
+                break
     return draft.finish(), frozenset(draft.fresh)
 
 
-def _sweep(draft: Draft, table: Mapping[str, Sequence[Rule]]) -> bool:
+def _sweep(
+    draft: Draft, table: Mapping[str, Sequence[Rule]], nodes: Sequence[Node]
+) -> bool:
     fired = False
-    for seen in draft.order():
+    for seen in nodes:
         node: Node | None = draft.maker(seen.outputs[0])
         while node is not None and node.name == seen.name:
             if not _fire(draft, node, table[node.op]):
