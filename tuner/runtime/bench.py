@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +25,10 @@ from tuner.runtime.requests import MeasureRequest
 from tuner.runtime.timing import Protocol, Run, measure_by_turns
 from tuner.runtime.verification import (
     KERNEL_EPSILONS,
+    Truth,
     Verdict,
     epsilon,
+    greatest_error,
     judge,
     why_void,
     widen,
@@ -49,14 +52,15 @@ class Case:
 
     graph: Graph
     feeds: tuple[Mapping[str, Array], ...]
-    references: tuple[Mapping[str, Array], ...]
+    references: tuple[Mapping[str, Truth], ...]
     void: str
 
     @property
     def size_bytes(self) -> int:
         """Memory that the arrays take."""
-        groups = (*self.feeds, *self.references)
-        return sum(array.nbytes for group in groups for array in group.values())
+        fed = (array for group in self.feeds for array in group.values())
+        true = (t.values for group in self.references for t in group.values())
+        return sum(array.nbytes for array in (*fed, *true))
 
     def library_error(self, index: int, name: str) -> float:
         """The library's greatest error in one output; 0 if it cannot run the graph."""
@@ -71,12 +75,9 @@ class Case:
             library.open_graph(graph).bind({**feeds, **outputs}, graph.types)()
         except TunerError:
             return 0.0
-        reference = self.references[index][name]
         ours = widen(outputs[name], graph.types[name].dtype)
-        with np.errstate(all="ignore"):
-            errors = np.abs(ours - reference)  # type: ignore[operator]
-        finite = errors[np.isfinite(errors)]
-        return float(finite.max()) if finite.size else 0.0
+        error = greatest_error(ours, self.references[index][name])
+        return error if math.isfinite(error) else 0.0
 
     def rounded(self, index: int, name: str) -> Array:
         """An output in the types' own precision."""
@@ -102,7 +103,10 @@ def make_case(request: MeasureRequest) -> Case:
     for kind in range(len(VARIANTS)):
         case = case if kind == 0 else _draw(request, kind)
         first, second = (interpret(request.graph, f, "float64") for f in case.feeds)
-        case.references = (first, second)
+        case.references = tuple(
+            {name: Truth.of(values) for name, values in outputs.items()}
+            for outputs in (first, second)
+        )
         case.void = why_void(_varying_part(request), first, second)
         if not case.void:
             break

@@ -9,7 +9,7 @@ from wrong is void, and fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ EPSILON: Final[Mapping[DType, float]] = {
     DType.BF16: 2.0**-7,
 }
 _INFINITE_SHARE: Final = 0.9
+_CHUNK: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +47,39 @@ def epsilon(graph: Graph) -> float:
     return max((EPSILON[dtype] for dtype in made if dtype.is_float), default=0.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """A reference output, and what the rule asks of it again and again.
+
+    Attributes:
+        values: floats as float64.
+        scale: greatest finite magnitude.
+        is_finite: whether all values are finite.
+    """
+
+    values: Array
+    scale: float
+    is_finite: bool
+
+    @classmethod
+    def of(cls, values: Array) -> Truth:
+        """Measure a reference output."""
+        if not np.issubdtype(values.dtype, np.floating):
+            return cls(values=values, scale=0.0, is_finite=True)
+        scale, is_finite = 0.0, True
+        for part in _chunks(values):
+            finite = np.isfinite(part)
+            if not finite.all():
+                is_finite = False
+                part = part[finite]  # noqa: PLW2901
+            scale = max(scale, float(np.max(np.abs(part), initial=0.0)))
+        return cls(values=values, scale=scale, is_finite=is_finite)
+
+
 def judge(
     name: str,
     ours: Array,
-    reference: Array,
+    truth: Truth,
     *,
     bound: float,
     library_error: Callable[[], float],
@@ -59,38 +89,52 @@ def judge(
 
     Args:
         name: of the tensor, for the reason.
-        ours: computed values, floats as float64.
-        reference: true values, floats as float64.
+        ours: computed values, floats as float32 or float64.
+        truth: what they should be.
         bound: epsilons times the rounding unit: allowed error per greatest value.
         library_error: the library's greatest error; asked only when it matters.
         alternative: a second answer that is right for a whole number or boolean.
     """
-    if not np.issubdtype(reference.dtype, np.floating):
-        return _judge_exact(name, ours, reference, alternative)
-    finite = np.isfinite(reference)
-    whole = bool(finite.all())
-    if not whole and not np.array_equal(
-        ours[~finite], reference[~finite], equal_nan=True
-    ):
+    if not np.issubdtype(truth.values.dtype, np.floating):
+        return _judge_exact(name, ours, truth.values, alternative)
+    error = greatest_error(ours, truth)
+    if np.isinf(error) and not truth.is_finite:
         return Verdict(reason=f"{name}: differs where the reference is infinite")
-    true = reference if whole else reference[finite]
-    got = ours if whole else ours[finite]
-    if not true.size:
-        return Verdict()
-    error, scale = _greatest(got, true)
-    relative = error / scale if scale else error
+    relative = error / truth.scale if truth.scale else error
     if np.isnan(error) or (
-        error > bound * scale and error > LIBRARY_FACTOR * library_error()
+        error > bound * truth.scale and error > LIBRARY_FACTOR * library_error()
     ):
-        reason = f"{name}: error {error:.3g} at values up to {scale:.3g}"
+        reason = f"{name}: error {error:.3g} at values up to {truth.scale:.3g}"
         return Verdict(reason=reason, max_abs_error=error, max_rel_error=relative)
     return Verdict(max_abs_error=error, max_rel_error=relative)
 
 
-def _greatest(ours: Any, true: Any) -> tuple[float, float]:
-    """Greatest absolute error (NaN if any value is), and greatest true magnitude."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        return float(np.max(np.abs(ours - true))), float(np.max(np.abs(true)))
+def greatest_error(ours: Array, truth: Truth) -> float:
+    """Greatest absolute difference; NaN if any of ours is NaN where the truth is not.
+
+    Where the truth is infinite or NaN, ours must be the same, else the error is
+    infinite.
+    """
+    worst = 0.0
+    for got, true in zip(_chunks(ours), _chunks(truth.values), strict=True):
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(got - true)
+        if not truth.is_finite:
+            strange = ~np.isfinite(true)
+            error[strange] = 0.0
+            if not np.array_equal(got[strange], true[strange], equal_nan=True):
+                return float("inf")
+        part = float(np.max(error, initial=0.0))
+        if np.isnan(part):
+            return part
+        worst = max(worst, part)
+    return worst
+
+
+def _chunks(array: Any) -> Iterator[Any]:
+    """Parts that stay in the cache, so that no large temporary is made."""
+    flat = array.reshape(-1)
+    yield from (flat[at : at + _CHUNK] for at in range(0, flat.size, _CHUNK))
 
 
 def _judge_exact(
@@ -140,10 +184,11 @@ def _why_flat(first: Array, second: Array, *, varies: bool, infinite: bool) -> s
     values: Any = first
     if np.issubdtype(values.dtype, np.floating):
         finite = np.isfinite(values)
-        share = 1 - np.count_nonzero(finite) / values.size
-        if np.isnan(values).any() or share > (_INFINITE_SHARE if infinite else 0):
+        count = np.count_nonzero(finite)
+        share = 1 - count / values.size
+        if share > (_INFINITE_SHARE if infinite else 0) or np.isnan(values).any():
             return "is not finite"
-        values = values[finite]
+        values = values if count == values.size else values[finite]
     if not varies:
         return ""
     if first.size > 1 and values.size and bool((values == values.flat[0]).all()):
@@ -172,5 +217,5 @@ def _knows_infinity(graph: Graph) -> bool:
 
 
 def widen(array: Array, dtype: DType) -> Array:
-    """A stored array as the rule compares it: floats as float64."""
-    return load(array, dtype, "float64")
+    """A stored array as the rule compares it: 16-bit floats as float32."""
+    return load(array, dtype)

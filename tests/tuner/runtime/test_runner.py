@@ -150,7 +150,7 @@ def test_devices_that_are_not_there_are_told_apart() -> None:
     """Opening a missing device is DeviceUnavailable, with the child's own words."""
     if device_count():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(DeviceUnavailable, match="GPU|cupy"), Runner("cuda"):
+    with pytest.raises(DeviceUnavailable, match=r"GPU|cupy"), Runner("cuda"):
         pass
     with pytest.raises(DeviceUnavailable, match="no such device"), Runner("tpu"):
         pass

@@ -7,7 +7,7 @@ import pytest
 
 from tests.tuner.runtime.graphs import exp_add, graph_of, tensor
 from tuner.ir.types import Array, DType
-from tuner.runtime.verification import EPSILON, Verdict, epsilon, judge, why_void
+from tuner.runtime.verification import EPSILON, Truth, Verdict, epsilon, judge, why_void
 
 BOUND = 16 * EPSILON[DType.F32]
 
@@ -16,7 +16,7 @@ def _judge(ours: Array, truth: Array, library: float = 0.0) -> Verdict:
     return judge(
         "o",
         ours,
-        truth,
+        Truth.of(truth),
         bound=BOUND,
         library_error=lambda: library,
         alternative=lambda: truth,
@@ -63,7 +63,7 @@ def test_whole_numbers_may_follow_the_rounded_reference() -> None:
     found = judge(
         "o",
         np.array([1, 3]),
-        truth,
+        Truth.of(truth),
         bound=0.0,
         library_error=lambda: 0.0,
         alternative=lambda: np.array([1, 3]),
