@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 from cost_model.device import Device
@@ -12,6 +11,7 @@ from cost_model.estimate import Evidence
 from tuner.errors import InternalError
 from tuner.fusion.legality import Limits
 from tuner.fusion.memory import plan_memory
+from tuner.fusion.partition import Solution
 from tuner.fusion.traffic import traffic
 from tuner.ir.fingerprint import local_form
 from tuner.ir.graph import Graph, Region, extract
@@ -19,12 +19,10 @@ from tuner.kernel.lower import lower
 from tuner.kernel.render import CUDA, OPENCL, render
 from tuner.plan import (
     GENERATED,
-    Baseline,
     Choice,
     Family,
     Measurement,
     Options,
-    Partition,
     Plan,
     PlannedKernel,
     Resources,
@@ -108,9 +106,9 @@ class Assembler:
         *,
         compile_source: Compile | None = None,
     ) -> None:
-        self._graph = graph
-        self._device = device
-        self._options = options
+        self.graph = graph
+        self.device = device
+        self.options = options
         self._compile = compile_source
         self._made: dict[
             object, tuple[Priced, tuple[Source, ...], Resources | None]
@@ -121,7 +119,7 @@ class Assembler:
         """The kernel's own graph."""
         key = (choice.region, choice.family)
         if key not in self._forms:
-            self._forms[key] = kernel_form(self._graph, choice.region, choice.family)
+            self._forms[key] = kernel_form(self.graph, choice.region, choice.family)
         return self._forms[key]
 
     def kernel(self, index: int, choice: Choice, tuned: Tuned | None) -> PlannedKernel:
@@ -129,13 +127,13 @@ class Assembler:
         form = self.form(choice)
         schedule = tuned.schedule if tuned else None
         priced, sources, resources = self._make(form, choice.family, schedule)
-        moved = traffic(self._graph, choice.region)
+        moved = traffic(self.graph, choice.region)
         estimate = priced.estimate
         return PlannedKernel(
             name=f"k{index}",
             family=choice.family,
             region=choice.region,
-            inputs=extract(self._graph, choice.region).inputs,
+            inputs=extract(self.graph, choice.region).inputs,
             fingerprint=form.fingerprint,
             schedule=priced.schedule,
             sources=tuple(bound_to(source, form.names) for source in sources),
@@ -157,7 +155,7 @@ class Assembler:
     def _make_new(
         self, form: KernelForm, family: Family, schedule: Schedule | None
     ) -> tuple[Priced, tuple[Source, ...], Resources | None]:
-        device, options = self._device, self._options
+        device, options = self.device, self.options
         priced = price(form.graph, family, device, options, schedule=schedule)
         if priced is None:
             raise InternalError(form.fingerprint, "a chosen kernel cannot be lowered")
@@ -185,41 +183,45 @@ class Assembler:
 
 
 def assemble(
-    assembler: Assembler,
-    *,
-    graph: Graph,
-    prepare: Graph,
-    target: str,
-    options: Options,
-    partition: Partition,
-    baselines: Mapping[str, Baseline],
-    tuned: Mapping[str, Tuned],
-    whole: Mapping[str, Measurement],
+    assembler: Assembler, prepare: Graph, solution: Solution, tuned: Mapping[str, Tuned]
 ) -> Plan:
-    """Join all parts of a plan."""
+    """Join all parts of a plan.
+
+    Args:
+        assembler: makes the kernels.
+        prepare: what runs once at load.
+        solution: which kernels.
+        tuned: best known schedule by kernel fingerprint.
+    """
+    choices = solution.partition.choices
     kernels = tuple(
         assembler.kernel(i, choice, tuned.get(assembler.form(choice).fingerprint))
-        for i, choice in enumerate(partition.choices)
+        for i, choice in enumerate(choices)
     )
+    graph = assembler.graph
     return Plan(
         graph=graph,
         prepare=prepare,
-        target=target,
-        options=options,
+        target=assembler.device.id,
+        options=assembler.options,
         kernels=kernels,
-        partition=partition,
-        baselines=baselines,
+        partition=solution.partition,
+        baselines=solution.baselines,
         memory=plan_memory(graph, [kernel.region for kernel in kernels]),
         traffic_bytes=sum(kernel.traffic_bytes for kernel in kernels),
         evidence=weakest(kernels),
-        whole=MappingProxyType(dict(whole)),
     )
 
 
 def weakest(kernels: Sequence[PlannedKernel]) -> Evidence:
-    """Evidence of a whole plan: that of its weakest generated kernel."""
+    """Evidence of a whole plan: that of its weakest kernel.
+
+    No compiler of ours sees a library call, so beside compiled kernels an analytic
+    one does not count.
+    """
     found = {kernel.evidence for kernel in kernels if kernel.family in GENERATED}
-    found = found or {kernel.evidence for kernel in kernels}
+    if Evidence.COMPILED not in found:
+        found |= {kernel.evidence for kernel in kernels}
     return next((e for e in _RANK if e in found), Evidence.ANALYTIC)
 
 

@@ -103,17 +103,7 @@ class Planner:
         tuned: Mapping[str, Tuned] = MappingProxyType({}),
     ) -> Plan:
         """Generate code and lay out memory for a partition."""
-        plan = assemble(
-            self.assembler,
-            graph=self.model.graph,
-            prepare=self.model.prepare,
-            target=self.device.id,
-            options=self.options,
-            partition=solution.partition,
-            baselines=solution.baselines,
-            tuned=tuned,
-            whole={},
-        )
+        plan = assemble(self.assembler, self.model.prepare, solution, tuned)
         cap = self.options.memory_cap_bytes
         if cap is not None and plan.memory.peak_bytes > cap:
             raise ConstraintsUnsatisfiable(

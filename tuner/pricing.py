@@ -152,8 +152,7 @@ def predict_nest(
     compiled = replace(
         work,
         registers_per_thread=resources.registers,
-        spill_bytes_per_thread=resources.spill_store_bytes
-        + resources.spill_load_bytes,
+        spill_bytes_per_thread=resources.spill_store_bytes + resources.spill_load_bytes,
     )
     return _predict(compiled, schedule, device, options, Evidence.COMPILED)
 

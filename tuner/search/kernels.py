@@ -17,6 +17,9 @@ from tuner.search.study import KernelStudy
 MARGIN = 0.05
 """A kernel this close to its lower bound is finished: nothing could improve it."""
 
+TRIES = 3
+"""Schedules of a kernel that may fail before the kernel is given up."""
+
 
 @dataclass(kw_only=True)
 class KernelState:
@@ -39,9 +42,7 @@ class KernelState:
     @property
     def best(self) -> Tuned | None:
         """The fastest schedule that passed; None while there is none."""
-        passed = [
-            (m.seconds, s) for s, m in self.results.items() if not m.failure
-        ]
+        passed = [(m.seconds, s) for s, m in self.results.items() if not m.failure]
         if not passed:
             return None
         seconds = min(value for value, _ in passed)
@@ -61,7 +62,7 @@ class KernelState:
     def is_hopeless(self) -> bool:
         """Whether every schedule that ran has failed, and enough were tried."""
         failed = bool(self.results) and self.best is None
-        return failed and (self.study.exhausted or len(self.results) >= 3)
+        return failed and (self.study.exhausted or len(self.results) >= TRIES)
 
     @property
     def promise(self) -> float:

@@ -4,12 +4,13 @@ Only `measure` touches a device. Proposals depend on the constructor's arguments
 on what was observed, never on the clock, so a durable job can replay a run: it builds
 the session again, observes the stored results, and goes on where it stopped.
 
-Refinement: solve the partition, measure every kernel that it uses, spend the rest of
-the trials where most time could still be saved, solve again with measured costs (and
-the model's, corrected by family, where nothing was measured), and repeat until the
-solution holds measured kernels only or the budget ends. In the end the plan, the
-untuned plan, the unfused plan and the library's own run of the model are timed whole,
-and a plan that lost is not kept.
+Refinement, in three stages. *Cover*: measure every kernel of the partition once, solve
+again with measured costs (and the model's, corrected by family, where nothing was
+measured), and repeat until the partition stands. *Improve*: spend trials where most
+time could still be saved, then cover once more. *Judge*: the plan, the untuned plan,
+the unfused plan and the library's own run of the model are timed whole, and a plan
+that lost is not kept. What ends up in the plan was measured: when the budget ends
+early, the best partition whose kernels all were is taken.
 """
 
 from __future__ import annotations
@@ -47,16 +48,25 @@ BATCH_SECONDS: Final = 3.0
 """How much measuring one batch holds, about: a killed worker repeats one batch."""
 TRIAL_SECONDS: Final = 0.3
 """What one kernel run costs, compiling and verifying included, until some were seen."""
-WHOLE_SHARE: Final = 0.3
-"""Share of the budget that is kept for running whole plans."""
+RECOVERY_ROUNDS: Final = 2
+"""Re-solves after schedules were improved."""
 SAMPLE_SECONDS: Final = 0.1
 """Timed samples of one kernel run."""
 WHOLE_SAMPLE_SECONDS: Final = 4.0
 """Timed samples of all whole plans together."""
 MAX_ROUNDS: Final = 4
-"""Re-solves of the partition; each either changes it or ends the refinement."""
+"""Re-solves while covering; each either changes the partition or ends the stage."""
 
-Phase = Literal["kernels", "whole", "done"]
+Stage = Literal["cover", "improve", "recover", "judge", "done"]
+_SHARES: Final[Mapping[Stage, float]] = {
+    "cover": 0.6,
+    "improve": 0.65,
+    "recover": 0.8,
+    "judge": 1.0,
+    "done": 1.0,
+}
+"""Share of the budget that may be spent by the end of each stage; what remains is for
+running whole plans."""
 LABELS: Final = ("plan", "untuned", "unfused", "reference")
 
 
@@ -100,10 +110,11 @@ class TuningSession:
         self._trials = 0
         self._rounds = 0
         self._batches = 0
-        self._phase: Phase = "kernels"
+        self._stage: Stage = "cover"
         self._whole: dict[str, Measurement] = {}
         self._untuned = self.planner.solve()
         self._solution = self._untuned
+        self._measured: Solution | None = None
         self._winner = "plan"
         self._adopt(self._solution)
 
@@ -112,18 +123,18 @@ class TuningSession:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to measure."""
-        return self._phase == "done"
+        return self._stage == "done"
 
     def propose(self) -> Json | None:
         """The next batch of measurements; None when the run is over."""
-        if self._phase == "kernels":
+        while not self.is_done:
+            if self._stage == "judge":
+                self._stage = "done"
+                return self._batch([{"kind": "whole", "labels": list(LABELS)}])
             items = self._kernel_items()
             if items:
                 return self._batch(items)
-            self._phase = "whole"
-        if self._phase == "whole":
-            self._phase = "done"
-            return self._batch([{"kind": "whole", "labels": list(LABELS)}])
+            self._advance()
         return None
 
     def measure(self, batch: Mapping[str, Any], runner: Runner) -> list[Json]:
@@ -141,7 +152,7 @@ class TuningSession:
                 events.append(self._observe_kernel(item, result))
             else:
                 events.extend(self._observe_whole(result))
-        if self._phase == "kernels" and not self._has_unmeasured():
+        if self._stage in ("cover", "recover") and not self._fresh({}):
             events.extend(self._resolve())
         return events
 
@@ -174,26 +185,59 @@ class TuningSession:
         self._batches += 1
         return {"index": self._batches - 1, "items": list(items)}
 
+    def _advance(self) -> None:
+        """Go to the next stage: nothing is left to measure in this one."""
+        following: dict[Stage, Stage] = {
+            "cover": "improve",
+            "improve": "recover",
+            "recover": "judge",
+        }
+        self._stage = following[self._stage]
+        if self._stage == "recover":
+            self._rounds = MAX_ROUNDS - RECOVERY_ROUNDS
+            self._resolve()
+        if self._stage == "judge" and self._measured is not None:
+            self._solution = self._measured
+
     def _kernel_items(self) -> list[Json]:
-        """Kernel runs for one batch: what was never run first, then what promises."""
+        """Kernel runs for one batch."""
         items: list[Json] = []
         planned: dict[str, int] = {}
         room = max(1, int(BATCH_SECONDS / self._trial_seconds()))
         while len(items) < room and self._may_spend(len(items)):
-            state = self._most_promising(planned)
-            if state is None:
-                break
-            schedule = state.study.propose()
-            if schedule is None:
+            state = self._next_state(planned)
+            schedule = state.study.propose() if state is not None else None
+            if state is None or schedule is None:
                 break
             name = state.form.fingerprint
             planned[name] = planned.get(name, 0) + 1
             found = self._known.get(self._measurement_key(state, schedule))
-            if found is not None:
+            if found is None:
+                items.append(self._item(state, schedule))
+            else:
                 self._take(state, schedule, from_json(found))
-                continue
-            items.append(self._item(state, schedule))
+        if not items and planned and self._stage != "improve":
+            self._resolve()  # every kernel of this batch was known already
+            return self._kernel_items() if self._fresh({}) else []
         return items
+
+    def _next_state(self, planned: Mapping[str, int]) -> KernelState | None:
+        """The kernel to run next in this stage."""
+        fresh = self._fresh(planned)
+        if fresh:
+            return max(fresh, key=lambda s: s.uses * s.predicted_seconds)
+        return self._most_promising(planned) if self._stage == "improve" else None
+
+    def _fresh(self, planned: Mapping[str, int]) -> list[KernelState]:
+        """Used kernels of which no run has passed, and that may still be tried."""
+        return [
+            state
+            for state in self._kernels.values()
+            if state.uses
+            and state.best is None
+            and not state.is_hopeless
+            and state.form.fingerprint not in planned
+        ]
 
     def _item(self, state: KernelState, schedule: Schedule) -> Json:
         return {
@@ -211,43 +255,31 @@ class TuningSession:
     def _most_promising(self, planned: Mapping[str, int]) -> KernelState | None:
         """The used kernel whose further runs could save most; None if none may."""
 
-        def runs(state: KernelState) -> int:
-            return len(state.results) + planned.get(state.form.fingerprint, 0)
+        def waiting(state: KernelState) -> int:
+            return planned.get(state.form.fingerprint, 0)
 
-        open_states = [
+        tried = [
             state
             for state in self._kernels.values()
             if state.uses
+            and state.best is not None
             and not state.is_finished
-            and not state.is_hopeless
-            and runs(state) < self.budget.trials_per_kernel
+            and len(state.results) + waiting(state) < self.budget.trials_per_kernel
         ]
-        fresh = [state for state in open_states if not runs(state)]
-        if fresh:
-            return max(fresh, key=lambda s: s.uses * s.predicted_seconds)
-        tried = [s for s in open_states if s.results]
-        if not tried:
-            return None
-        return max(
-            tried, key=lambda s: s.promise / (1 + planned.get(s.form.fingerprint, 0))
-        )
+        return max(tried, key=lambda s: s.promise / (1 + waiting(s)), default=None)
 
     def _may_spend(self, waiting: int) -> bool:
         """Whether the budget allows another kernel run beside those waiting."""
         if self._trials + waiting >= self.budget.trials:
             return False
-        for_kernels = self.budget.seconds * (1 - WHOLE_SHARE)
         ahead = waiting * self._trial_seconds()
-        return self._spent_seconds + ahead < for_kernels
+        share = _SHARES[self._stage]
+        return self._spent_seconds + ahead < self.budget.seconds * share
 
     def _trial_seconds(self) -> float:
         if self._trials == 0:
             return TRIAL_SECONDS
         return max(0.02, self._spent_seconds / self._trials)
-
-    def _has_unmeasured(self) -> bool:
-        """Whether a used kernel still waits for its first run, or could improve."""
-        return self._may_spend(0) and self._most_promising({}) is not None
 
     # Measuring ---------------------------------------------------------------
 
@@ -295,7 +327,9 @@ class TuningSession:
 
     # Observing ---------------------------------------------------------------
 
-    def _observe_kernel(self, item: Mapping[str, Any], result: Mapping[str, Any]) -> Json:
+    def _observe_kernel(
+        self, item: Mapping[str, Any], result: Mapping[str, Any]
+    ) -> Json:
         state = self._kernels[item["kernel"]]
         schedule = Schedule.of(**item["schedule"])
         measurement = from_json(result)
@@ -327,15 +361,17 @@ class TuningSession:
 
     def _resolve(self) -> list[Json]:
         """Solve again with measured costs; adopt the answer if it is another one."""
+        self._remember()
         if self._rounds >= MAX_ROUNDS:
             return []
         self._rounds += 1
         before = {c.region for c in self._solution.partition.choices}
         solution = self.planner.solve(self._measured_price)
-        after = {c.region for c in solution.partition.choices}
+        changed = sum(c.region not in before for c in solution.partition.choices)
         self._solution = solution
         self._adopt(solution)
-        changed = len(after - before)
+        if not self._fresh({}):
+            self._remember()
         if not changed:
             self._rounds = MAX_ROUNDS
         return [
@@ -347,6 +383,27 @@ class TuningSession:
                 **self.progress(),
             }
         ]
+
+    def _remember(self) -> None:
+        """Keep the current partition if it is measured throughout and the fastest."""
+        total = self._measured_seconds(self._solution)
+        best = self._measured_seconds(self._measured)
+        if total is not None and (best is None or total < best):
+            self._measured = self._solution
+
+    def _measured_seconds(self, solution: Solution | None) -> float | None:
+        """Sum of measured kernels; None if a kernel was never measured."""
+        if solution is None:
+            return None
+        seconds = [self._best_of(choice) for choice in solution.partition.choices]
+        if any(found is None for found in seconds):
+            return None
+        return math.fsum(found for found in seconds if found is not None)
+
+    def _best_of(self, choice: Choice) -> float | None:
+        state = self._structures.get(self._structure(choice))
+        best = state.best if state is not None else None
+        return None if best is None else best.measurement.seconds
 
     def _observe_whole(self, result: Mapping[str, Any]) -> list[Json]:
         self._whole = {
@@ -388,9 +445,7 @@ class TuningSession:
         form = self.planner.assembler.form(choice)
         state = self._kernels.get(form.fingerprint)
         if state is None:
-            state = new_state(
-                form, choice, self.device, self.options, seed=self._seed
-            )
+            state = new_state(form, choice, self.device, self.options, seed=self._seed)
             self._kernels[form.fingerprint] = state
             self._structures[self._structure(choice)] = state
         return state

@@ -132,6 +132,4 @@ class KernelStudy:
 
 def _state(seconds: float | None) -> optuna.trial.TrialState:
     failed = seconds is None
-    return (
-        optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE
-    )
+    return optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE
