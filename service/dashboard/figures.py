@@ -94,7 +94,6 @@ def job_figures(job: JobLine) -> tuple[Figure, ...]:
     """How far a job is."""
     return (
         Figure(label="Best so far", value=duration(job.best_seconds)),
-        Figure(label="Gap", value=percent(job.gap)),
         Figure(label="Trials", value=count(job.trials)),
         Figure(label="Elapsed", value=clock(job.elapsed_seconds)),
         Figure(

@@ -19,6 +19,8 @@ class KernelRow:
 
     Attributes:
         nodes: the user's node names, or ids where no name is known.
+        ops: its operators, each once.
+        is_named: whether the names are the user's.
         measured_seconds: None until the kernel was timed; likewise the interval.
         seconds: measured where known, else predicted.
         share: of the sum of all kernels' seconds.
@@ -32,6 +34,8 @@ class KernelRow:
     name: str
     family: str
     nodes: tuple[str, ...]
+    ops: tuple[str, ...]
+    is_named: bool
     outputs: tuple[str, ...]
     predicted_seconds: float
     measured_seconds: float | None
@@ -51,14 +55,18 @@ class KernelRow:
     terms: tuple[tuple[str, float], ...]
 
     @property
-    def first_nodes(self) -> tuple[str, ...]:
-        """The names that fit into a cell."""
-        return self.nodes[:MAX_NAMES]
+    def summary(self) -> str:
+        """The first names, or the first operators where there are only ids."""
+        return ", ".join(self._told[:MAX_NAMES])
 
     @property
-    def more_nodes(self) -> int:
-        """How many names the cell leaves out."""
-        return max(0, len(self.nodes) - MAX_NAMES)
+    def more(self) -> int:
+        """How many names or operators the summary leaves out."""
+        return max(0, len(self._told) - MAX_NAMES)
+
+    @property
+    def _told(self) -> tuple[str, ...]:
+        return self.nodes if self.is_named else self.ops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +77,19 @@ class BaselineRow:
         slower: its time / ours.
     """
 
-    name: str
+    label: str
     objective_seconds: float
     slower: float | None
     kernels: int
     traffic_bytes: int
 
+
+BASELINES: Final[Mapping[str, str]] = {
+    "unfused": "no fusion",
+    "tvm": "TVM's rules",
+    "xla": "XLA-style greedy",
+    "inductor": "Inductor-style greedy",
+}
 
 _TERMS: Final = ("launch", "memory", "compute", "latency")
 
@@ -87,7 +102,8 @@ def kernel_rows(plan: Json, names: Names) -> tuple[KernelRow, ...]:
         names: canonical id -> the user's names; may be empty.
     """
     whole = sum(_seconds(kernel) for kernel in plan["kernels"])
-    return tuple(_row(kernel, names, whole) for kernel in plan["kernels"])
+    ops = {node["id"]: node["op"] for node in plan["graph"]["nodes"]}
+    return tuple(_row(kernel, names, ops, whole) for kernel in plan["kernels"])
 
 
 def user_names(ids: Sequence[str], names: Names) -> tuple[str, ...]:
@@ -101,7 +117,7 @@ def _seconds(kernel: Json) -> float:
     return float(measured["seconds"] if measured else kernel["estimate"]["seconds"])
 
 
-def _row(kernel: Json, names: Names, whole: float) -> KernelRow:
+def _row(kernel: Json, names: Names, ops: Mapping[str, str], whole: float) -> KernelRow:
     estimate = kernel["estimate"]
     measured = kernel.get("measurement") or {}
     seconds = _seconds(kernel)
@@ -113,6 +129,8 @@ def _row(kernel: Json, names: Names, whole: float) -> KernelRow:
         name=kernel["name"],
         family=kernel["family"],
         nodes=user_names(kernel["nodes"], names),
+        ops=tuple(dict.fromkeys(ops.get(n, "?") for n in kernel["nodes"])),
+        is_named=any(names.get(n) for n in kernel["nodes"]),
         outputs=user_names(kernel["outputs"], names),
         predicted_seconds=predicted,
         measured_seconds=measured.get("seconds"),
@@ -138,7 +156,7 @@ def baseline_rows(plan: Json) -> tuple[BaselineRow, ...]:
     objective = plan["objective_seconds"]
     rows = (
         BaselineRow(
-            name=name,
+            label=BASELINES.get(name, name),
             objective_seconds=other["objective_seconds"],
             slower=other["objective_seconds"] / objective if objective else None,
             kernels=other["kernels"],

@@ -177,7 +177,7 @@ def _box(run: Run, rows: Sequence[KernelRow], largest: float) -> dict[str, Any]:
     families = Counter(row.family for row in rows)
     family = families.most_common(1)[0][0]
     if run.length == 1:
-        label, detail = rows[0].name, _nodes(rows[0])
+        label, detail = rows[0].name, _told(rows[0])
     else:
         label = f"{rows[0].name} … {rows[-1].name}"
         detail = ", ".join(f"{n} {name}" for name, n in families.most_common(3))
@@ -187,15 +187,15 @@ def _box(run: Run, rows: Sequence[KernelRow], largest: float) -> dict[str, Any]:
         "family": family,
         "label": label,
         "detail": detail,
+        "ops": ", ".join(rows[0].ops) if run.length == 1 else "",
         "time": duration(seconds),
         "weight": seconds / largest if largest else 0.0,
         "measured": all(row.measured_seconds is not None for row in rows),
     }
 
 
-def _nodes(row: KernelRow) -> str:
-    more = f" +{row.more_nodes}" if row.more_nodes else ""
-    return ", ".join(row.first_nodes) + more
+def _told(row: KernelRow) -> str:
+    return row.summary + (f" +{row.more}" if row.more else "")
 
 
 def _edges(runs: Sequence[Run], arrows: Iterable[Arrow]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
@@ -27,6 +28,7 @@ PAGE_KERNELS: Final = 200
 """Kernels in one table; more are on the next page, so that a page stays small."""
 
 _NOT_FOUND: Final = 404
+_KEY: Final = re.compile("[0-9a-f]{64}")
 
 assets = load_assets()
 pages = Pages(assets)
@@ -83,15 +85,23 @@ async def job_page(
     return pages.page("job.html", section="jobs", **values)
 
 
-@router.get("/jobs/{job_id}/live")
-async def job_live(
+@router.get("/jobs/{job_id}/head")
+async def job_head(api: ApiDep, job_id: str) -> Response:
+    """The head of a job's page, for a page that is open already."""
+    values = await _job_values(api, job_id, "launch", 0)
+    return pages.page("_job_head.html", **values)
+
+
+@router.get("/jobs/{job_id}/tables")
+async def job_tables(
     api: ApiDep,
     job_id: str,
     order: Order = "launch",
     start: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
-    """The part of a job's page that changes while it runs."""
-    return pages.page("_job_live.html", **await _job_values(api, job_id, order, start))
+    """The tables of a job's page, for a page that is open already."""
+    values = await _job_values(api, job_id, order, start)
+    return pages.page("_job_tables.html", **values)
 
 
 async def _job_values(
@@ -116,6 +126,7 @@ def _plan_values(
         "start": start,
         "order": order,
         "baselines": baseline_rows(plan),
+        "largest_share": max((row.share for row in rows), default=0.0) or 1.0,
         "has_measured": any(row.measured_seconds is not None for row in rows),
     }
 
@@ -141,10 +152,22 @@ async def find_plan(
 ) -> Response:
     """Go to the plan whose key was typed in."""
     wanted = key.strip().lower()
-    if not wanted:
-        return RedirectResponse("/", status_code=303)
-    await api.get(f"/v1/plans/{wanted}")
+    await _plan(api, wanted)
     return RedirectResponse(f"/plans/{wanted}", status_code=303)
+
+
+async def _plan(api: Api, key: str) -> Json:
+    """The plan of a key that somebody may have typed."""
+    if not _KEY.fullmatch(key):
+        raise ApiProblem(
+            _NOT_FOUND,
+            {
+                "title": "This is not a plan key",
+                "detail": "A plan key has 64 hexadecimal digits.",
+                "hint": "copy it from a job, or from `fuseplan plan`",
+            },
+        )
+    return await api.get(f"/v1/plans/{key}")
 
 
 @router.get("/plans/{key}")
@@ -155,7 +178,7 @@ async def plan_page(
     start: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
     """The best stored plan of a key, in canonical ids."""
-    plan = await api.get(f"/v1/plans/{key}")
+    plan = await _plan(api, key)
     values = _plan_values(plan, {}, order, start)
     return pages.page("plan.html", section="", key=key, **values)
 
@@ -169,7 +192,7 @@ async def plan_partition(
     job: Annotated[str, Query(max_length=100)] = "",
 ) -> Response:
     """Boxes and arrows of a plan; with a job, in the names of its submitter."""
-    plan = await api.get(f"/v1/plans/{key}")
+    plan = await _plan(api, key)
     submitted = await api.find(f"/v1/jobs/{job}") if job else None
     names = (submitted or {}).get("names") or {}
     view = partition_view(plan, names, limit=limit, expand=expand)
@@ -204,4 +227,5 @@ def _lines(listed: Json) -> tuple[JobLine, ...]:
 
 
 def _devices(listed: Json) -> list[Json]:
-    return list(listed["devices"])
+    """Devices that somebody offers come first."""
+    return sorted(listed["devices"], key=lambda device: not device["workers"])

@@ -34,7 +34,7 @@
     return {
       animation: false,
       textStyle: text,
-      grid: { left: 8, right: 24, top: 32, bottom: 8, containLabel: true },
+      grid: { left: 56, right: 24, top: 32, bottom: 44 },
       tooltip: {
         trigger: "axis",
         renderMode: "richText",
@@ -49,7 +49,7 @@
         },
       },
       xAxis: {
-        type: "value", name: "trials", nameLocation: "end", nameTextStyle: { ...text, align: "right", padding: [24, 0, 0, 0] },
+        type: "value", name: "trials", nameLocation: "middle", nameGap: 26, nameTextStyle: text,
         min: 0, minInterval: 1, splitLine: { show: false },
         axisLine: { lineStyle: { color: colour("line-strong") } }, axisLabel: text,
       },
@@ -57,7 +57,7 @@
         type: "value", name: unit, nameTextStyle: { ...text, align: "right" },
         scale: true, max: (value) => Math.max(value.max, ...shown.map(([, s]) => (s / scale) * 1.03)),
         min: (value) => Math.min(value.min, ...shown.map(([, s]) => (s / scale) * 0.97)),
-        axisLabel: { ...text, formatter: number },
+        axisLabel: { ...text, formatter: number, showMaxLabel: false, showMinLabel: false },
         splitLine: { lineStyle: { color: colour("line") } },
       },
       series: [{
@@ -103,13 +103,12 @@
   };
   document.addEventListener("fuseplan:theme", drawSoon);
 
-  const live = document.getElementById("live");
   let refreshing = null;
   const refresh = () => {
     if (refreshing || place.dataset.over === "yes") return;
     refreshing = setTimeout(() => {
       refreshing = null;
-      htmx.trigger(live, "refresh");
+      for (const part of document.querySelectorAll(".live")) htmx.trigger(part, "refresh");
     }, 700);
   };
 

@@ -19,11 +19,11 @@
     {
       selector: "node",
       style: {
-        shape: "round-rectangle", width: 190, height: 46,
+        shape: "round-rectangle", width: 200, height: 46,
         "background-color": colour("raised"),
         "border-width": 1.5, "border-color": (n) => colour(n.data("family")) || colour("library"),
         label: (n) => `${n.data("label")}   ${n.data("time")}\n${n.data("short")}`,
-        "text-wrap": "wrap", "text-max-width": 176, "text-valign": "center", "text-halign": "center",
+        "text-wrap": "wrap", "text-max-width": 188, "text-valign": "center", "text-halign": "center",
         "font-size": 11, "line-height": 1.3, color: colour("ink"),
         "font-family": getComputedStyle(document.body).fontFamily,
       },
@@ -68,7 +68,8 @@
     const outgoing = node.outgoers("edge").map((e) => e.data("label"));
     if (incoming.length) facts.push(["Reads", incoming.join(", ")]);
     if (outgoing.length) facts.push(["Passes on", outgoing.join(", ")]);
-    detail.replaceChildren(element("h3", data.label), pairs(facts), element("p", data.detail, "muted"));
+    if (data.ops) facts.push(["Operators", data.ops]);
+    detail.replaceChildren(element("h3", data.label), element("p", data.detail, "muted"), pairs(facts));
     if (data.run) {
       const button = element("button", `Open ${data.kernels} kernels`);
       button.type = "button";
@@ -119,8 +120,8 @@
   // Start where a person can read: at the first boxes, not at a speck of the whole.
   const look = () => {
     graph.fit(undefined, 24);
-    if (graph.zoom() >= 0.6) return;
-    graph.zoom(0.8);
+    if (graph.zoom() >= 0.75) return;
+    graph.zoom(1);
     const focus = opened
       ? graph.nodes().filter((n) => Number(n.id().split("-")[0]) >= Number(opened.split("-")[0]))[0]
       : graph.nodes().roots()[0] ?? graph.nodes()[0];
@@ -147,7 +148,7 @@
       ],
       style: style(),
       layout: { name: "dagre", rankDir: "TB", nodeSep: 24, rankSep: 44, animate: false },
-      wheelSensitivity: 0.3, minZoom: 0.05, maxZoom: 2.5, boxSelectionEnabled: false,
+      minZoom: 0.05, maxZoom: 2.5, boxSelectionEnabled: false,
     });
     look();
     graph.on("tap", "node", (event) => choose(event.target));
