@@ -51,8 +51,8 @@ class NullBackend:
         """Say what each kernel does.
 
         Args:
-            behaviours: by kernel entry; a source with an unknown entry does not
-                compile.
+            behaviours: by kernel entry, or by the digest of a source; any other
+                source does not compile.
             launch_seconds: what the clock says of every launch.
         """
         self._behaviours = {canary("opencl").entry: _canary, **behaviours}
@@ -103,7 +103,9 @@ class NullBackend:
         threads = source.block[0] * source.block[1] * source.block[2]
         if threads > _BLOCK_LIMIT:
             raise ResourcesExceeded(source.entry, f"{threads} threads a block")
-        behaviour = self._behaviours.get(source.entry)
+        behaviour = self._behaviours.get(
+            source.digest, self._behaviours.get(source.entry)
+        )
         if behaviour is None:
             raise CompileFailed(source.entry, "the null device has no such kernel")
         known, arguments = behaviour, list(memories)

@@ -195,11 +195,10 @@ class Runner:
             try:
                 if child.pipe.poll(_START_SECONDS):
                     child.hello = wire.receive(child.pipe)
-                    if not child.hello.error:
+                    if not child.hello.problem:
                         return child
-                    error = child.hello.error
                     child.kill()
-                    raise DeviceUnavailable(self.device, error)
+                    raise _refused(child.hello)
                 last = "the canary did not sing in time"
             except EOFError:
                 last = "the child died before the canary sang"
@@ -207,6 +206,10 @@ class Runner:
         raise DeviceUnavailable(
             self.device, f"unhealthy: {last}", hint="look at the driver's own log"
         )
+
+
+def _refused(hello: Hello) -> DeviceUnavailable:
+    return DeviceUnavailable(hello.where, hello.problem, hint=hello.hint)
 
 
 def _spawn(device: str, threads: int) -> _Child:

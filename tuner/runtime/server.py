@@ -38,11 +38,17 @@ _KINDS: Final[Mapping[type[TunerError], str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """First message of a child: its device is open and the canary sang."""
+    """First message of a child: its device is open and the canary sang, or why not.
+
+    Attributes:
+        problem: empty when the device works; else `where` and `hint` belong to it.
+    """
 
     device_name: str = ""
     toolchain: str = ""
-    error: str = ""
+    where: str = ""
+    problem: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +75,8 @@ def serve(device: str, pipe: int, threads: int) -> None:
         backend = open_backend(device)
         sing(backend)
     except TunerError as error:
-        wire.send(connection, Hello(error=str(error)))
+        refusal = Hello(where=error.where, problem=error.problem, hint=error.hint)
+        wire.send(connection, refusal)
         return
     bench = Bench(backend, SessionOptions(threads=threads))
     wire.send(connection, Hello(device_name=backend.name, toolchain=backend.toolchain))

@@ -1,4 +1,4 @@
-"""Devices that the tests of the run-time share."""
+"""Devices that tests share."""
 
 from __future__ import annotations
 
