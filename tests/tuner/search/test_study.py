@@ -1,0 +1,77 @@
+"""The search for one kernel's schedule."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.plan import Schedule
+from tuner.search.study import KernelStudy
+
+SPACE = tuple(
+    Schedule.of(threads=t, vector=v, rows=r)
+    for t in (16, 32, 64, 128)
+    for v in (1, 2, 4, 8)
+    for r in (1, 2, 4)
+    if t * v <= 256
+)
+
+
+def seconds(schedule: Schedule) -> float:
+    """A smooth landscape with one best point."""
+    return (
+        1.0
+        + abs(schedule["threads"] - 64) / 64
+        + abs(schedule["vector"] - 4)
+        + schedule["rows"]
+    )
+
+
+def run(study: KernelStudy, trials: int) -> list[Schedule]:
+    """Propose and tell so many times."""
+    found = []
+    for _ in range(trials):
+        schedule = study.propose()
+        if schedule is None:
+            break
+        study.tell(schedule, seconds(schedule))
+        found.append(schedule)
+    return found
+
+
+def test_no_schedule_is_run_twice_and_all_are_in_the_space() -> None:
+    """A whole search visits every legal schedule exactly once."""
+    found = run(KernelStudy(SPACE, seed=1), len(SPACE) + 5)
+    assert sorted(found, key=str) == sorted(SPACE, key=str)
+
+
+def test_the_models_best_come_first() -> None:
+    """The first proposals follow the given ranking."""
+    assert run(KernelStudy(SPACE, seed=1), 4) == list(SPACE[:4])
+
+
+def test_equal_seeds_and_answers_give_equal_proposals() -> None:
+    """A replayed study proposes the same schedules."""
+    assert run(KernelStudy(SPACE, seed=3), 20) == run(KernelStudy(SPACE, seed=3), 20)
+
+
+def test_a_schedule_told_from_outside_is_not_proposed() -> None:
+    """What an earlier run measured is not run again."""
+    study = KernelStudy(SPACE, seed=1)
+    study.tell(SPACE[0], 1.0)
+    assert SPACE[0] not in run(study, len(SPACE))
+
+
+def test_failures_do_not_end_the_search() -> None:
+    """A kernel whose first schedules fail is still searched."""
+    study = KernelStudy(SPACE, seed=1)
+    for _ in range(10):
+        schedule = study.propose()
+        assert schedule is not None
+        study.tell(schedule, None)
+    assert study.propose() is not None
+
+
+def test_an_empty_space_is_refused() -> None:
+    """A study without schedules is a mistake of the caller."""
+    with pytest.raises(ValueError, match="at least one"):
+        KernelStudy((), seed=0)
