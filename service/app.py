@@ -55,15 +55,18 @@ def create_app(settings: Settings) -> FastAPI:
         await run_in_threadpool(prepare, settings)
         database = open_database(settings)
         queue = JobQueue(database)
-        worker = make_worker(settings, database) if settings.worker else None
+        app.state.context = make_context(settings, database, queue)
         try:
-            if worker is not None:
-                await run_in_threadpool(worker.start)
-            app.state.context = make_context(settings, database, queue)
-            yield
-        finally:
-            if worker is not None:
+            if not settings.worker:
+                yield
+                return
+            worker = make_worker(settings, database)
+            await run_in_threadpool(worker.start)
+            try:
+                yield
+            finally:
                 await run_in_threadpool(worker.stop)
+        finally:
             queue.close()
             database.close()
 

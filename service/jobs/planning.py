@@ -160,6 +160,7 @@ def as_revision(plan: Plan, key: PlanKey, *, job: str | None = None) -> PlanRevi
         objective_seconds=objective,
         bound_seconds=plan.partition.bound_seconds,
         kernels=len(plan.kernels),
+        contended=whole is not None and whole.contended,
         blobs=tuple(sources.values()),
         job=job,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -143,7 +143,10 @@ class TuneWorkflow:
                 plans.publish(session, key, revision, now=now)
             best = plans.pointer(session, key)
             assert best is not None, "a job begins with an analytic plan"
-            jobs.settle(session, job_id, tuning.progress(), kernels=best.kernels)
+            progress = tuning.progress()
+            if revision is not None:
+                progress = replace(progress, best_seconds=revision.seconds)
+            jobs.settle(session, job_id, progress, kernels=best.kernels)
         summary = {"digest": best.digest, "evidence": best.evidence}
         return self._end(
             job_id, "partial" if revision is None else "succeeded", summary=summary

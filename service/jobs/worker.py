@@ -82,10 +82,14 @@ class Worker:
             StoreUnavailable: the database cannot be used.
         """
         self._lock.acquire()
-        with self._database.write() as session:
-            devices.put(session, self._offer())
-        self._beat()
-        self._engine.start()
+        try:
+            with self._database.write() as session:
+                devices.put(session, self._offer())
+            self._beat()
+            self._engine.start()
+        except BaseException:
+            self._lock.release()
+            raise
         self._pulse.start()
         log.info("worker started", worker=self.name, queue=self.queue)
 

@@ -46,6 +46,7 @@ class PlanRevision:
         blobs: everything that the body names.
         seconds: by what plans of equal evidence are compared, less is better:
             measured time of the whole plan, or the predicted one.
+        contended: whether others disturbed its measurement; it then replaces nothing.
         job: the job that found it, if one did.
     """
 
@@ -56,6 +57,7 @@ class PlanRevision:
     bound_seconds: float
     kernels: int
     blobs: tuple[blobs.Blob, ...] = ()
+    contended: bool = False
     job: str | None = None
 
 
@@ -167,7 +169,7 @@ def publish(
     blobs.put(session, (body, *revision.blobs), now=now)
     blobs.link(session, body.digest, (blob.digest for blob in revision.blobs))
     row = _append(session, key, body.digest, revision, now)
-    if held is not None and held.seconds <= revision.seconds:
+    if held is not None and (revision.contended or held.seconds <= revision.seconds):
         return held
     _point(session, key, revision.evidence, row.id)
     return _pointer(row)

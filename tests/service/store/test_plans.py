@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -42,6 +43,20 @@ def test_a_slower_plan_never_replaces_a_faster_one(
     assert best is not None
     assert best.body == b"1"
     assert [one.revision for one in history] == [1, 2, 3, 4]
+
+
+def test_a_disturbed_measurement_replaces_nothing(
+    database: Database, now: datetime
+) -> None:
+    """A plan whose timing others disturbed is served only where there is no other."""
+    fast = replace(revision(b"fast", "measured", 1.0), contended=True)
+    with database.write() as session:
+        register(session, now)
+        plans.publish(session, KEY, revision(b"slow", "measured", 2.0), now=now)
+        plans.publish(session, KEY, fast, now=now)
+        best = plans.find(session, KEY)
+    assert best is not None
+    assert best.body == b"slow"
 
 
 def test_equal_plans_are_stored_once(database: Database, now: datetime) -> None:

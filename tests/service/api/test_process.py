@@ -1,0 +1,124 @@
+"""Tests of the service as a process of its own: started, killed, started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.service.api.models import graph_onnx
+from tests.service.api.test_jobs import ENDED, parse
+from tuner.errors import DeviceUnavailable
+from tuner.runtime.runner import Runner
+
+ROOT = Path(__file__).parents[3]
+COMMAND = "from service.cli import main; main()"
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(folder: Path, device: str) -> Iterator[tuple[httpx.Client, int]]:
+    """A running service and its process id; it is killed in the end."""
+    port = free_port()
+    environment = {
+        **os.environ,  # noqa: TID251 - what the child gets
+        "XDG_DATA_HOME": str(folder),
+        "FUSEPLAN_DEVICE": device,
+        "FUSEPLAN_LOG_LEVEL": "warning",
+    }
+    command = [sys.executable, "-c", COMMAND, "serve", "--port", str(port)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
+        try:
+            _until_ready(client, process)
+            yield client, process.pid
+        finally:
+            client.close()
+            process.kill()
+
+
+def _until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the service ended"
+        try:
+            if client.get("/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    pytest.fail("the service did not become ready")
+
+
+def tune(client: httpx.Client, width: int, **query: str) -> str:
+    """Hand in a small model to be tuned; gives the job."""
+    answer = client.post(
+        "/v1/plans",
+        content=graph_onnx(width=width),
+        params={"target": "cpu", "mode": "tuned", **query},
+        headers={"Content-Type": "application/onnx"},
+        timeout=60,
+    )
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["job"])
+
+
+def end_of(client: httpx.Client, job: str) -> str:
+    """State in which a job ends."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        state = str(client.get(f"/v1/jobs/{job}").json()["state"])
+        if state in ENDED:
+            return state
+        time.sleep(0.1)
+    pytest.fail(f"job {job} did not end")
+
+
+def test_no_job_is_lost_when_the_service_is_killed(tmp_path: Path) -> None:
+    """After kill -9 at any moment each job ends once, with whole numbers of events."""
+    jobs: list[str] = []
+    for round_ in range(3):
+        with serving(tmp_path, "null:0") as (client, pid):
+            jobs.append(tune(client, 32 + round_))
+            time.sleep(0.4 * round_)
+            os.kill(pid, signal.SIGKILL)
+    with serving(tmp_path, "null:0") as (client, _):
+        for job in jobs:
+            assert end_of(client, job) == "succeeded"
+            with client.stream("GET", f"/v1/jobs/{job}/events") as stream:
+                events = parse(stream.iter_lines())
+            assert [int(one["id"]) for one in events] == list(range(1, len(events) + 1))
+            assert [one["event"] for one in events].count("done") == 1
+
+
+def test_a_small_model_is_tuned_on_this_processor(tmp_path: Path) -> None:
+    """Real kernels, verified and timed; the plan beats running one by one."""
+    try:
+        with Runner("cpu"):
+            pass
+    except DeviceUnavailable as error:
+        pytest.skip(str(error))
+    with serving(tmp_path, "cpu") as (client, _):
+        job = tune(client, 512, budget_seconds="10", budget_trials="8")
+        assert end_of(client, job) == "succeeded"
+        told = client.get(f"/v1/jobs/{job}").json()
+        plan = client.get(
+            f"/v1/plans/{told['plan_key']}", params={"evidence": "measured"}
+        ).json()
+        assert plan["measured"]["plan"]["seconds"] > 0
+        assert plan["measured"]["reference"]["seconds"] > 0
