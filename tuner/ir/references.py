@@ -24,7 +24,7 @@ def _divide(a: _Any, b: _Any) -> _Any:
     if not np.issubdtype(a.dtype, np.integer):
         return np.asarray(a / b)
     quotient = np.abs(a) // np.where(b == 0, 1, np.abs(b))  # C rounds towards zero
-    return (quotient * np.sign(a) * np.sign(b)).astype(a.dtype)
+    return np.asarray(quotient * np.sign(a) * np.sign(b), dtype=a.dtype)
 
 
 def _power(a: _Any, b: _Any) -> _Any:
