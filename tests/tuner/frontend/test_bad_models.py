@@ -172,7 +172,9 @@ BAD: tuple[tuple[Callable[[], onnx.ModelProto], type[TunerError], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("make", "kind", "text"), BAD, ids=[b[0].__name__ for b in BAD])
+@pytest.mark.parametrize(
+    ("make", "kind", "text"), BAD, ids=[b[0].__name__ for b in BAD]
+)
 def test_a_bad_model_is_refused_with_its_reason(
     make: Callable[[], onnx.ModelProto], kind: type[TunerError], text: str
 ) -> None:

@@ -148,9 +148,7 @@ class TestFill:
     def test_weights_that_came_along_stay(self) -> None:
         """Random values are for the others."""
         table = np.arange(72, dtype=np.float32).reshape(9, 8)
-        made = model(
-            [node("Add", "x w", "y")], [value("x", [9, 8])], "y", {"w": table}
-        )
+        made = model([node("Add", "x w", "y")], [value("x", [9, 8])], "y", {"w": table})
         imported = read_onnx(made.SerializeToString())
         np.testing.assert_array_equal(random_weights(imported, 0)["w"], table)
 
@@ -172,9 +170,7 @@ class TestStrip:
             "y",
             {"w": big, "k": big},
         )
-        light = onnx.ModelProto.FromString(
-            strip(made.SerializeToString(), keep=["k"])
-        )
+        light = onnx.ModelProto.FromString(strip(made.SerializeToString(), keep=["k"]))
         assert [v.name for v in light.graph.input] == ["x", "w", "c"]
         assert [t.name for t in light.graph.initializer] == ["k"]
         entries = {p.key: json.loads(p.value) for p in light.metadata_props}

@@ -87,7 +87,9 @@ def test_every_case_without_an_opaque_node_has_the_standards_result(
     passed, problems = 0, []
     for case in cases:
         given = case.data_sets[0][0]
-        if not all(isinstance(a, np.ndarray | np.generic | onnx.TensorProto) for a in given):
+        if not all(
+            isinstance(a, np.ndarray | np.generic | onnx.TensorProto) for a in given
+        ):
             continue  # sequences and optionals
         inputs = [_plain(array) for array in given]
         model = onnx.ModelProto()
