@@ -19,7 +19,7 @@ def small_model() -> bytes:
     x = "x"
     for layer in range(2):
         names = [f"w{layer}", f"b{layer}", f"s{layer}", f"t{layer}"]
-        shapes = [[64, 64], [64], [64], [64]]
+        shapes = [[96, 96], [96], [96], [96]]
         weights += [
             helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
             for n, s in zip(names, shapes, strict=True)
@@ -41,8 +41,8 @@ def small_model() -> bytes:
     graph = helper.make_graph(
         nodes,
         "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [32, 64]), *weights],
-        [helper.make_tensor_value_info(x, TensorProto.FLOAT, [32, 64])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [32, 96]), *weights],
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, [32, 96])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
     model.ir_version = 10

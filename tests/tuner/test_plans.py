@@ -1,0 +1,123 @@
+"""Whole plans of a small model: what the body says, and that it says it again."""
+
+from __future__ import annotations
+
+import json
+
+import onnx
+import pytest
+
+from tests.tuner.search.conftest import small_model
+from tuner import document
+from tuner.errors import InvalidOption, UnboundDimensions, UnknownTarget
+from tuner.execution import run_plan
+from tuner.fusion.traffic import traffic
+from tuner.model import Model, load
+from tuner.pipeline import make_plan, plan_key, resolve_target
+from tuner.plan import GENERATED, Options, Plan
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    """The small model."""
+    return load(small_model())
+
+
+@pytest.fixture(scope="module", params=["cpu", "sm_90", "ideal"])
+def plan(model: Model, request: pytest.FixtureRequest) -> Plan:
+    """Its plan on several targets."""
+    return make_plan(model, request.param, Options())
+
+
+def body(model: Model, plan: Plan) -> dict[str, object]:
+    """The stored body."""
+    key = plan_key(model, plan.target, plan.options)
+    return document.body(plan, target=dict(key.target), toolchain=dict(key.toolchain))
+
+
+def test_two_plans_of_one_question_are_equal_bytes(model: Model, plan: Plan) -> None:
+    """No clock, no host, no chance enters the body."""
+    again = make_plan(load(small_model()), plan.target, plan.options)
+    assert document.encode(body(model, again)) == document.encode(body(model, plan))
+
+
+def test_every_tensor_is_made_before_it_is_read(plan: Plan) -> None:
+    """Kernels are in an order that can run."""
+    graph = plan.graph
+    ready = {*graph.inputs, *graph.weights, *graph.constants}
+    for kernel in plan.kernels:
+        assert set(kernel.inputs) <= ready, kernel.name
+        ready |= set(kernel.region.outputs)
+
+
+def test_the_plan_is_never_worse_than_a_baseline(plan: Plan) -> None:
+    """Not above no fusion nor TVM's rules, under the same prices."""
+    objective = plan.partition.objective_seconds
+    for name, baseline in plan.baselines.items():
+        assert objective <= baseline.objective_seconds * (1 + 1e-9), name
+
+
+def test_objective_and_bound_make_the_gap(plan: Plan) -> None:
+    """The objective is the sum of the kernels; the bound is below it."""
+    partition = plan.partition
+    total = sum(choice.seconds for choice in partition.choices)
+    assert partition.objective_seconds == pytest.approx(total)
+    assert 0 <= partition.bound_seconds <= partition.objective_seconds
+    assert partition.candidate_space.complete
+    assert partition.gap <= 1e-6
+
+
+def test_traffic_is_the_sum_of_reads_and_writes(plan: Plan) -> None:
+    """The total is what the kernels read and write."""
+    moved = [traffic(plan.graph, kernel.region) for kernel in plan.kernels]
+    assert plan.traffic_bytes == sum(m.total_bytes for m in moved)
+
+
+def test_generated_kernels_carry_both_languages(plan: Plan) -> None:
+    """Every generated kernel has an OpenCL and a CUDA text; library calls none."""
+    for kernel in plan.kernels:
+        languages = {source.language for source in kernel.sources}
+        expected = {"opencl", "cuda"} if kernel.family in GENERATED else set()
+        assert languages == expected
+
+
+def test_the_joined_view_speaks_the_users_names(model: Model, plan: Plan) -> None:
+    """Nodes and tensors carry the names of the model, each node once a kernel."""
+    view = document.joined(body(model, plan), model.names)
+    nodes = [name for kernel in view["kernels"] for name in kernel["nodes"]]
+    assert {"l0.matmul", "l0.bias", "l0.tanh", "l1.norm"} <= set(nodes)
+    tensors = [name for kernel in view["kernels"] for name in kernel["inputs"]]
+    assert {"x", "w0", "w1"} <= set(tensors)
+    assert json.loads(document.encode(view))["gap"] == view["gap"]
+
+
+def test_the_plan_runs_and_agrees_with_the_library(model: Model) -> None:
+    """The whole plan gives the library's answer."""
+    report = run_plan(model, make_plan(model, "cpu", Options()))
+    assert report.verified
+    assert report.seconds > 0
+
+
+def test_an_unknown_target_is_named_with_those_there_are() -> None:
+    """The message lists the catalogue."""
+    with pytest.raises(UnknownTarget, match="h100-sxm"):
+        resolve_target("sm_1")
+
+
+def test_an_unknown_node_is_named(model: Model) -> None:
+    """A pin on a node that is not there is a clear error."""
+    assert model.node_id("l0.tanh") in model.graph.by_name
+    with pytest.raises(InvalidOption, match="no_such_node"):
+        model.node_id("no_such_node")
+
+
+def test_unbound_dimensions_are_named() -> None:
+    """A dynamic model without sizes says which dimensions it needs."""
+    proto = onnx.load_from_string(small_model())
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    proto.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    data = proto.SerializeToString()
+    with pytest.raises(UnboundDimensions, match="rows"):
+        load(data)
+    bound = load(data, shapes={"rows": 32})
+    assert bound.fingerprint == load(small_model()).fingerprint
