@@ -18,6 +18,7 @@ from service.api import blobs, devices, health, jobs, openapi, plans, problems
 from service.api.context import Context
 from service.api.requests import RequestMiddleware
 from service.dashboard import routes as dashboard
+from service.errors import UnsafeAddress
 from service.jobs import engine
 from service.jobs.devices import open_runner
 from service.jobs.engine import JobQueue
@@ -36,6 +37,8 @@ ROUTERS = (
     dashboard.router,
 )
 
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
 
 def now() -> datetime:
     """The present moment."""
@@ -48,7 +51,12 @@ def new_id() -> str:
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The service as an ASGI application; it opens its database when it starts."""
+    """The service as an ASGI application; it opens its database when it starts.
+
+    Raises:
+        UnsafeAddress: others could reach it, and nobody said that they may.
+    """
+    check_address(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -84,6 +92,22 @@ def create_app(settings: Settings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     return app
+
+
+def check_address(settings: Settings) -> None:
+    """Refuse an address that other hosts reach, unless the operator allows it.
+
+    Raises:
+        UnsafeAddress: the address is not this host's own.
+    """
+    if settings.allow_remote or settings.host in LOOPBACK:
+        return
+    raise UnsafeAddress(
+        settings.host,
+        "other hosts could hand in models and read plans there",
+        hint="listen on 127.0.0.1, or set FUSEPLAN_ALLOW_REMOTE=1 behind a proxy"
+        " that checks who asks",
+    )
 
 
 def prepare(settings: Settings) -> None:

@@ -116,6 +116,12 @@ class UnsafeAddress(ServiceError):
     code = "unsafe-address"
 
 
+class JobLost(ServiceError):
+    """A job's worker died again and again while it did it."""
+
+    code = "job-lost"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """How one kind of error is told.
@@ -197,6 +203,9 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         "blob-not-found": Row(status=404, exit_code=3, title="There is no such blob"),
         "job-not-found": Row(status=404, exit_code=2, title="There is no such job"),
         "job-ended": Row(status=409, exit_code=2, title="The job has ended"),
+        "job-lost": Row(
+            status=500, exit_code=1, title="The worker died while it did the job"
+        ),
         "device-not-found": Row(
             status=404, exit_code=2, title="There is no such device"
         ),

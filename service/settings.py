@@ -18,6 +18,8 @@ class Settings(BaseSettings):
         database_url: SQLAlchemy address; empty means a SQLite file in `data_home`.
         busy_timeout_seconds: how long a locked database is waited for.
         host, port: where the service listens.
+        allow_remote: whether it may listen on an address that other hosts reach. There
+            are no tokens yet: say so only behind a proxy that keeps strangers out.
         public_url: address that users see, when a proxy stands in front.
         max_body_bytes: largest request body; more is refused with 413.
         worker: whether a worker runs beside the API, in the same process.
@@ -47,6 +49,7 @@ class Settings(BaseSettings):
     busy_timeout_seconds: float = Field(default=5.0, gt=0)
     host: str = "127.0.0.1"
     port: int = Field(default=8321, ge=0, le=65535)
+    allow_remote: bool = False
     public_url: str = ""
     max_body_bytes: int = Field(default=64 * 2**20, ge=1024)
     worker: bool = True

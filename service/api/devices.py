@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from cost_model.catalog import ALIASES, DEVICES
 from cost_model.device import Device
 from service.api.context import Context, ContextDep
 from service.api.problems import told
+from service.api.schemas import EXAMPLE_DIGEST
 from service.errors import DeviceNotFound
 from service.store import devices, heartbeats
 
@@ -40,6 +41,23 @@ class CalibrationBody(BaseModel):
 
 class DeviceBody(BaseModel):
     """A device of the catalogue."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "h100-sxm",
+                    "name": "NVIDIA H100 SXM",
+                    "kind": "gpu",
+                    "architecture": "sm_90",
+                    "digest": EXAMPLE_DIGEST,
+                    "aliases": ["sm_90", "h100"],
+                    "calibration": None,
+                    "workers": [],
+                }
+            ]
+        }
+    )
 
     id: str
     name: str

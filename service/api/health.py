@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from sqlalchemy import make_url
 
 from service import __version__
 from service.api.context import Context, ContextDep
 from service.api.problems import told
+from service.jobs.worker import DEAD_AFTER
 from service.store import StoreUnavailable, heartbeats, jobs, measurements, plans
 from service.store.jobs import State
 from service.store.schema import newest_revision, revision
@@ -24,9 +24,6 @@ from tuner.keys import COMPILERS
 from tuner.plan import CODEGEN_REVISION
 
 router = APIRouter(tags=["service"])
-
-WORKER_AGE: Final = timedelta(seconds=15)
-"""A worker that said nothing for so long is taken for dead."""
 
 FREE_BYTES: Final = 64 * 2**20
 """A disk with less room than this is full."""
@@ -39,6 +36,24 @@ class CacheInfo(BaseModel):
         toolchain: code generator and compilers that enter the plan key.
         plans: keys with a plan, by evidence.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "version": "0.1.0",
+                    "schemas": {"plan": "fuseplan.plan/1", "graph": "fuseplan.graph/1"},
+                    "toolchain": {
+                        "codegen_revision": 1,
+                        "compilers": {"gpu": "nvrtc-13"},
+                    },
+                    "plans": {"analytic": 12, "measured": 9},
+                    "measurements": 1480,
+                    "jobs": {"succeeded": 9},
+                }
+            ]
+        }
+    )
 
     version: str
     schemas: dict[str, str]
@@ -63,6 +78,17 @@ class Check(BaseModel):
 
 class Ready(BaseModel):
     """Whether the service can do its work."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "status": "ready",
+                    "checks": {"database": {"ok": True, "detail": "revision 0001"}},
+                }
+            ]
+        }
+    )
 
     status: Literal["ready", "not ready"]
     checks: dict[str, Check]
@@ -132,7 +158,7 @@ def _check_worker(context: Context) -> Check:
             beats = heartbeats.all_workers(session)
     except StoreUnavailable as error:
         return Check(ok=False, detail=error.problem)
-    oldest = context.clock() - WORKER_AGE
+    oldest = context.clock() - DEAD_AFTER
     alive = sum(beat.seen_at >= oldest for beat in beats)
     return Check(ok=alive > 0, detail=f"{alive} of {len(beats)} alive")
 

@@ -17,7 +17,7 @@ from service import errors
 from service.api.caching import deliver
 from service.api.context import Context, ContextDep
 from service.api.problems import request_id, respond, told
-from service.api.schemas import Evidence, Sha256
+from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
 from service.errors import (
     InvalidRequest,
     MalformedBody,
@@ -75,6 +75,22 @@ class SubmissionBody(BaseModel):
         names: canonical id -> names in the model that was handed in.
         plan: the body, in canonical ids, exactly the bytes that `digest` is of.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "plan_key": EXAMPLE_DIGEST,
+                    "digest": EXAMPLE_DIGEST,
+                    "state": "ready",
+                    "evidence": "analytic",
+                    "job": None,
+                    "names": {"n0": ["relu"], "t0": ["x"], "t1": ["y"]},
+                    "plan": {"schema": "fuseplan.plan/1", "kernels": []},
+                }
+            ]
+        }
+    )
 
     plan_key: Sha256
     digest: Sha256

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.store.jobs import Job, State
 
+EXAMPLE_DIGEST: Final = hashlib.sha256(b"fuseplan").hexdigest()
+
 Sha256 = Annotated[
     str,
     Field(
         pattern="^[0-9a-f]{64}$",
-        examples=["5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"],
+        examples=[EXAMPLE_DIGEST],
     ),
 ]
 Evidence = Literal["analytic", "compiled", "measured"]
@@ -38,8 +41,7 @@ class JobBody(BaseModel):
                 {
                     "id": "019ac0f1d2c35e7a9b10",
                     "state": "running",
-                    "plan_key": "5f70bf18a086007016e948b04aed3b82"
-                    "103a36bea41755b6cddfaf10ace3c6ef",
+                    "plan_key": EXAMPLE_DIGEST,
                     "progress": {
                         "trials": 12,
                         "best_seconds": 0.0107,

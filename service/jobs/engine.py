@@ -30,6 +30,10 @@ WORKFLOW: Final = "tune"
 MAX_RECOVERIES: Final = 3
 QUEUE_POLL_SECONDS: Final = 0.2
 
+_OVER: Final = frozenset(
+    {"SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"}
+)
+
 Step = Callable[[str, Callable[[], Any]], Any]
 """Runs a function once, by name: repeated after a crash, it gives the old result."""
 
@@ -166,6 +170,37 @@ class Engine:
         self._draining.set()
         self._idle.wait(patience_seconds)
         DBOS.destroy(destroy_registry=True)
+
+    def adopt(self, living: frozenset[str]) -> tuple[str, ...]:
+        """Bring the jobs of dead workers back to their queue.
+
+        Args:
+            living: names of the workers that gave a sign of life lately.
+
+        Returns:
+            The jobs that were brought back.
+        """
+        pending = DBOS.list_workflows(
+            status="PENDING",
+            name=WORKFLOW,
+            queue_name=list(self._queues),
+            load_input=False,
+            load_output=False,
+        )
+        alive = living | {self._executor}
+        lost = [one for one in pending if one.executor_id not in alive]
+        for one in lost:
+            DBOS.resume_workflows([one.workflow_id], queue_name=one.queue_name)
+        return tuple(one.workflow_id for one in lost)
+
+    def given_up(self, jobs: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of these jobs that will never be run again."""
+        if not jobs:
+            return ()
+        found = DBOS.list_workflows(
+            workflow_ids=list(jobs), load_input=False, load_output=False
+        )
+        return tuple(one.workflow_id for one in found if one.status in _OVER)
 
     def _work(self, job: str) -> str:
         self._idle.clear()

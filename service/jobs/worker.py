@@ -7,24 +7,31 @@ import platform
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
 
+from service.errors import JobLost, problem_of
 from service.jobs.devices import Measuring
 from service.jobs.engine import Engine
 from service.jobs.locks import DeviceLock
 from service.jobs.planning import Planner, queue_of, target_of
 from service.jobs.tuning import TuneWorkflow
 from service.settings import Settings
-from service.store import Database, StoreUnavailable, devices, heartbeats
+from service.store import Database, StoreUnavailable, devices, heartbeats, jobs
 from service.store.devices import StoredDevice
 from service.store.heartbeats import Heartbeat
 
 log = structlog.get_logger(__name__)
 
 HEARTBEAT_SECONDS: Final = 2.0
+BEATS_PER_ROUND: Final = 10
+"""Heartbeats between two looks at what other workers left."""
+
+DEAD_AFTER: Final = timedelta(seconds=15)
+"""A worker that said nothing for so long is dead."""
+
 PATIENCE_SECONDS: Final = 8.0
 """How long a stopping worker waits for the batch in flight."""
 
@@ -117,11 +124,39 @@ class Worker:
         )
 
     def _beat_on(self) -> None:
+        beats = 0
         while not self._stopping.wait(HEARTBEAT_SECONDS):
+            beats += 1
             try:
                 self._beat()
+                if beats % BEATS_PER_ROUND == 1:
+                    self._look_around()
             except StoreUnavailable as error:
                 log.warning("no heartbeat", reason=error.reason)
+
+    def _look_around(self) -> None:
+        """Take up what dead workers left, and end what was given up."""
+        oldest = self._clock() - DEAD_AFTER
+        with self._database.read() as session:
+            beats = heartbeats.all_workers(session)
+            running = jobs.page(session, state="running", limit=1000)
+        living = frozenset(beat.worker for beat in beats if beat.seen_at >= oldest)
+        for job in self._engine.adopt(living):
+            log.warning("job taken over from a dead worker", job=job)
+        mine = tuple(job.id for job in running if job.request.queue == self.queue)
+        for job in self._engine.given_up(mine):
+            log.error("job given up", job=job)
+            self._end_lost(job)
+
+    def _end_lost(self, job: str) -> None:
+        lost = JobLost(
+            f"job {job}",
+            "its worker died while it did it, and every repetition died too",
+            hint="look into the worker's log; a smaller model may get through",
+        )
+        told = problem_of(lost).document()
+        with self._database.write() as session:
+            jobs.finish(session, job, "failed", now=self._clock(), error=told)
 
     def _beat(self) -> None:
         with self._database.write() as session:

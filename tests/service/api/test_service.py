@@ -11,8 +11,9 @@ from fastapi.testclient import TestClient
 
 from cost_model.catalog import ALIASES, DEVICES
 from service import errors
+from service.app import create_app
 from service.store.errors import StoreError
-from tests.service.api.conftest import Start
+from tests.service.api.conftest import Start, settings
 from tests.service.api.models import graph_onnx
 from tuner.errors import TunerError
 
@@ -176,3 +177,10 @@ def test_the_openapi_document_is_complete(shared: TestClient) -> None:
                 if status.startswith("4"):
                     assert "application/problem+json" in answer["content"]
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_an_address_that_others_reach_needs_a_word(tmp_path: Path) -> None:
+    """Binding wider than this host is refused unless the operator allows it."""
+    with pytest.raises(errors.UnsafeAddress, match="FUSEPLAN_ALLOW_REMOTE"):
+        create_app(settings(tmp_path, host="0.0.0.0"))
+    assert create_app(settings(tmp_path, host="0.0.0.0", allow_remote=True))

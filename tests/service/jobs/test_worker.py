@@ -1,0 +1,152 @@
+"""Tests of workers: one per device, and nothing stays behind with a dead one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from service.app import make_worker, new_id, now
+from service.errors import DeviceBusy
+from service.jobs.engine import VERSION, JobQueue
+from service.jobs.locks import DeviceLock
+from service.jobs.planning import Planner, Question
+from service.jobs.submission import Ask, Submissions
+from service.jobs.worker import Worker
+from service.settings import Settings
+from service.store import Database, devices, heartbeats, jobs
+from service.store.devices import StoredDevice
+from tests.service.api.models import graph_onnx
+
+
+@pytest.fixture
+def settings(url: str, tmp_path: Path) -> Settings:
+    """Settings for a null device."""
+    return Settings(data_home=tmp_path, database_url=url, device="null:0")
+
+
+@pytest.fixture
+def submissions(settings: Settings, database: Database) -> Iterator[Submissions]:
+    """Takes jobs for a processor that a worker once offered."""
+    with database.write() as session:
+        devices.put(
+            session,
+            StoredDevice(
+                name="cpu",
+                host="elsewhere",
+                target="cpu",
+                queues=("tune.cpu",),
+                facts={},
+                seen_at=datetime(2026, 1, 1, tzinfo=UTC),
+            ),
+        )
+    queue = JobQueue(database)
+    yield Submissions(
+        settings=settings,
+        database=database,
+        planner=Planner(plan_seconds=5),
+        queue=queue,
+        clock=now,
+        new_id=new_id,
+    )
+    queue.close()
+
+
+def ask() -> Ask:
+    """The small model, to be tuned."""
+    question = Question(data=graph_onnx(), form="onnx", target="cpu", options={})
+    return Ask(question=question, mode="tuned", budget_seconds=5, budget_trials=20)
+
+
+def look_until_ended(worker: Worker, database: Database, job: str) -> jobs.Job:
+    """The job when it has ended; the worker looks around meanwhile."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        worker._look_around()
+        with database.read() as session:
+            found = jobs.find(session, job)
+        assert found is not None
+        if not found.active:
+            return found
+        time.sleep(0.1)
+    pytest.fail("the job did not end")
+
+
+def queued(submissions: Submissions) -> str:
+    """A job that waits."""
+    answer = submissions.submit(ask())
+    assert answer.job is not None
+    return answer.job.id
+
+
+def test_a_job_of_a_dead_worker_is_taken_over(
+    settings: Settings, database: Database, submissions: Submissions
+) -> None:
+    """A job that a vanished host had begun is done by the next worker."""
+    job = queued(submissions)
+    with database.write() as session:
+        jobs.start(session, job, now=now())
+        session.execute(
+            text(
+                "UPDATE workflow_status SET status = 'PENDING',"
+                " executor_id = 'gone/cpu', application_version = :version"
+            ),
+            {"version": VERSION},
+        )
+    worker = make_worker(settings, database)
+    worker.start()
+    ended = look_until_ended(worker, database, job)
+    worker.stop()
+    assert ended.state == "succeeded"
+
+
+def test_a_job_that_was_given_up_fails(
+    settings: Settings, database: Database, submissions: Submissions
+) -> None:
+    """A job that kills its worker every time ends, and its key is free again."""
+    job = queued(submissions)
+    with database.write() as session:
+        jobs.start(session, job, now=now())
+        session.execute(
+            text("UPDATE workflow_status SET status = 'MAX_RECOVERY_ATTEMPTS_EXCEEDED'")
+        )
+    worker = make_worker(settings, database)
+    worker.start()
+    ended = look_until_ended(worker, database, job)
+    worker.stop()
+    assert ended.state == "failed"
+    assert ended.error is not None
+    assert ended.error["code"] == "job-lost"
+    assert queued(submissions) != job
+
+
+def test_a_worker_that_ends_in_order_leaves_no_heartbeat(
+    settings: Settings, database: Database
+) -> None:
+    """While it lives it is told of; afterwards its device is free."""
+    worker = make_worker(settings, database)
+    worker.start()
+    with database.read() as session:
+        living = heartbeats.all_workers(session)
+    worker.stop()
+    with database.read() as session:
+        assert heartbeats.all_workers(session) == ()
+    assert [beat.device for beat in living] == ["null:0"]
+    lock = DeviceLock(settings.data_folder / "locks", "null:0")
+    lock.acquire()
+    lock.release()
+
+
+def test_a_device_lock_names_its_holder(tmp_path: Path) -> None:
+    """The second one learns which process has the device."""
+    first, second = DeviceLock(tmp_path, "cpu"), DeviceLock(tmp_path, "cpu")
+    first.acquire()
+    with pytest.raises(DeviceBusy, match=r"process [0-9]+ measures"):
+        second.acquire()
+    first.release()
+    second.acquire()
+    second.release()
