@@ -8,7 +8,6 @@ from typing import Final
 _SECONDS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
 _BYTES: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 NO_FIGURE: Final = "\N{EN DASH}"
-_MINUTE_SECONDS: Final = 60.0
 
 
 def _significant(value: float) -> str:
@@ -39,8 +38,11 @@ def clock(seconds: float | None) -> str:
     """Time left or elapsed for a person: `95` is `1 min 35 s`."""
     if seconds is None or not math.isfinite(seconds):
         return NO_FIGURE
-    minutes, rest = divmod(max(0.0, seconds), _MINUTE_SECONDS)
-    return f"{int(minutes)} min {int(rest):02d} s" if minutes else f"{rest:.0f} s"
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def size(count: float | None) -> str:

@@ -69,7 +69,7 @@
           silent: true, symbol: "none",
           lineStyle: { type: "dashed", color: colour("faint") },
           label: {
-            position: "insideStartTop", color: colour("soft"), fontSize: 11,
+            position: "insideEndTop", color: colour("soft"), fontSize: 11,
             formatter: (mark) => `${mark.name} ${duration(mark.value * scale)}`,
           },
           data: shown.map(([name, seconds]) => ({ name, yAxis: seconds / scale })),

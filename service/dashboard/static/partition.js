@@ -43,7 +43,7 @@
     { selector: "edge.near", style: { "line-color": colour("accent"), "target-arrow-color": colour("accent"), width: 2 } },
   ];
 
-  const shorten = (text) => (text.length > 30 ? `${text.slice(0, 29)}…` : text);
+  const shorten = (text) => (text.length > 28 ? `${text.slice(0, 27)}…` : text);
 
   const address = () => {
     const query = new URLSearchParams();
@@ -90,8 +90,10 @@
     explain(node);
   };
 
+  const hint = detail.firstElementChild;
   const open = (id) => {
     opened = id;
+    detail.replaceChildren(hint);
     load();
   };
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from service.store import graphs, jobs, plans
+from service.store import blobs, graphs, jobs, plans
 from service.store.graphs import StoredGraph
 from service.store.jobs import EventDraft, JobRequest, Progress
 from service.store.plans import PlanIdentity, PlanRevision
@@ -43,7 +43,12 @@ def plan_body(*, layers: int = 4, measured: bool = True) -> dict[str, Any]:
         for op in ops:
             n = len(nodes)
             tensors[f"t{n + 1}"] = {"dtype": "f32", "shape": [128, 256]}
-            node = {"id": f"n{n}", "op": op, "inputs": [f"t{n}"], "outputs": [f"t{n + 1}"]}
+            node = {
+                "id": f"n{n}",
+                "op": op,
+                "inputs": [f"t{n}"],
+                "outputs": [f"t{n + 1}"],
+            }
             nodes.append(node)
         kernels.append(
             _kernel(index, family, range(first, len(nodes)), seconds, measured=measured)
@@ -195,7 +200,11 @@ def store_job(
     job = f"0000{name:0>8}"
     with database.write() as session:
         graph = StoredGraph(
-            hash=key, title=title, nodes=len(body["graph"]["nodes"]), tensors=1, created_at=now
+            hash=key,
+            title=title,
+            nodes=len(body["graph"]["nodes"]),
+            tensors=1,
+            created_at=now,
         )
         graphs.put(session, graph)
         identity = PlanIdentity(
@@ -234,8 +243,6 @@ def _revision(body: dict[str, Any]) -> PlanRevision:
 def _request(
     session: Any, job: str, key: str, title: str, body: dict[str, Any]
 ) -> JobRequest:
-    from service.store import blobs
-
     model = blobs.Blob.of(b"model " + job.encode(), "application/onnx", public=False)
     blobs.put(session, (model,), now=STARTED)
     return JobRequest(
