@@ -9,18 +9,21 @@ fewer bytes than writing and reading would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tuner.fusion.legality import ANCHORS, Refusal, Rules
+from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.traffic import traffic
-from tuner.fusion.units import Units, glued, whole_composites
+from tuner.fusion.units import LIGHT, Units, glued, whole_composites
 from tuner.fusion.view import View, bits
-from tuner.ir.ops import Pattern
+from tuner.fusion.zones import Zone, find_zones, make_zone
 from tuner.plan import Family
 
 EXHAUSTIVE_UNITS: Final = 10
+ONE_ZONE_UNITS: Final = 40
+"""Up to so many units the graph is one zone. Above, it is cut where no two units that
+share a tensor can be in one kernel, even if three together could."""
 MAX_SETS: Final = 60_000
 """Sets of nodes looked at before the enumeration gives up being complete."""
 MAX_OPTIONAL: Final = 4
@@ -54,7 +57,7 @@ class Space:
         self._out_of_time = out_of_time
         self._moved: dict[tuple[int, int], int] = {}
         self.units = self._make_units()
-        self.stored = _stored(self.view)
+        self.stored = self.units.stored
 
     def _make_units(self) -> Units:
         view, profile = self.view, self.rules.profile
@@ -70,9 +73,30 @@ class Space:
         """Whether every set of units is looked at."""
         return len(self.units) <= EXHAUSTIVE_UNITS
 
-    def candidates(self) -> tuple[Candidate, ...]:
-        """All candidates, in a fixed order, each once."""
-        sets = self._every_set() if self.exhaustive else self._grown_sets()
+    def zones(self, together: Iterable[int]) -> tuple[Zone, ...]:
+        """Parts of the graph that no candidate spans.
+
+        Args:
+            together: node masks of kernels and pins that must not be torn apart.
+        """
+        if len(self.units) <= ONE_ZONE_UNITS:
+            return (make_zone(self.units, (1 << len(self.units)) - 1),)
+        return find_zones(self.units, self._joins, together)
+
+    def joined(self, zones: Sequence[Zone]) -> Zone:
+        """Zones as one."""
+        members = 0
+        for zone in zones:
+            members |= zone.units
+        return make_zone(self.units, members)
+
+    def _joins(self, first: int, second: int) -> bool:
+        pair = 1 << first | 1 << second
+        return self._is_open(pair) or self._is_open(self._filled(pair))
+
+    def candidates(self, zone: Zone) -> tuple[Candidate, ...]:
+        """All candidates of a zone, in a fixed order, each once."""
+        sets = self._every_set() if self.exhaustive else self._grown_sets(zone.units)
         found: dict[tuple[int, int], Candidate] = {}
         for units in sets:
             for candidate in self._variants(units):
@@ -82,9 +106,9 @@ class Space:
     def _every_set(self) -> Iterator[int]:
         yield from range(1, 1 << len(self.units))
 
-    def _grown_sets(self) -> Iterator[int]:
-        """Legal sets by growth from single units, small ones first."""
-        front = [1 << u for u in range(len(self.units))]
+    def _grown_sets(self, inside: int) -> Iterator[int]:
+        """Legal sets of a zone by growth from single units, small ones first."""
+        front = [1 << u for u in bits(inside)]
         seen = set(front)
         while front:
             following: list[int] = []
@@ -96,7 +120,7 @@ class Space:
                     self.complete = False
                     continue
                 for grown in self._neighbours(units):
-                    if grown not in seen:
+                    if grown not in seen and not grown & ~inside:
                         seen.add(grown)
                         following.append(grown)
             front = following
@@ -111,14 +135,12 @@ class Space:
 
     def _neighbours(self, units: int) -> Iterator[int]:
         """The set with one more unit: as it is, and filled up to be convex."""
-        near = reads = 0
+        near = light = 0
         for u in bits(units):
             near |= self.units.partners[u]
-            reads |= self.units.feeders[u]
-        inside_small = not units & ~self.units.small
-        if inside_small:
-            near |= reads
-        yield from self._with_scalars(units, reads)
+            light |= self.units.light[u]
+        if light & ~units:
+            yield self._with_light(units, light)
         for u in bits(near & ~units):
             grown = units | 1 << u
             yield grown
@@ -126,18 +148,19 @@ class Space:
             if full != grown:
                 yield full
 
-    def _with_scalars(self, units: int, reads: int) -> Iterator[int]:
-        """The set with all the work on scalars that it depends on."""
-        extra = 0
-        rest = reads & self.units.small & ~units
+    def _with_light(self, units: int, light: int) -> int:
+        """The set with all the light work that it depends on."""
+        weights = self.units.weights
+        most = max(weights[u] for u in bits(units))
+        extra, rest = 0, light & ~units
         while rest:
             extra |= rest
             more = 0
             for u in bits(rest):
                 more |= self.units.feeders[u]
-            rest = more & self.units.small & ~units & ~extra
-        if extra:
-            yield units | extra
+            near = more & ~units & ~extra
+            rest = sum(1 << u for u in bits(near) if weights[u] * LIGHT < most)
+        return units | extra
 
     def _reach(self, units: int) -> int:
         above = below = 0
@@ -185,15 +208,20 @@ class Space:
         if not outputs:
             return False
         crossing = self.view.makes(self.units.nodes(exits)) & self.view.needs(kept)
+        if self.units.of(self.view.trimmed(mask, outputs)) != units:
+            return False
         written = sum(self.view.bytes[j] for j in bits(crossing & ~self.stored))
         return self._reads(mask, outputs) < self._reads(kept, outputs) + written
 
     def _reads(self, mask: int, outputs: int) -> int:
         key = (mask, outputs)
         if key not in self._moved:
-            region = self.view.region(self.view.trimmed(mask, outputs), outputs)
-            counted = traffic(self.view.graph, region)
-            self._moved[key] = sum(counted.reads.values())
+            kept = self.view.trimmed(mask, outputs)
+            counted = self.view.read_bytes(kept)
+            if counted is None:
+                region = self.view.region(kept, outputs)
+                counted = sum(traffic(self.view.graph, region).reads.values())
+            self._moved[key] = counted
         return self._moved[key]
 
     def _variants(self, units: int) -> Iterator[Candidate]:
@@ -253,15 +281,3 @@ class Space:
                     found |= 1 << j
         return found
 
-
-def _stored(view: View) -> int:
-    """Tensors that are in memory in every plan: delivered, or read from there."""
-    found = view.delivered
-    for i, pattern in enumerate(view.patterns):
-        if pattern is Pattern.OPAQUE:
-            found |= view.reads[i]
-        elif pattern in ANCHORS:
-            for j in bits(view.reads[i]):
-                if view.nodes[view.maker[j]].op != "transpose":
-                    found |= 1 << j
-    return found

@@ -103,6 +103,7 @@ class Rules:
         self.profile = profile
         self.limits = limits
         self._families: dict[int, Family | Refusal] = {}
+        self._row_faults: dict[object, str] = {}
 
     def judge(self, mask: int, outputs: int) -> Family | Refusal:
         """Structure and resources of a kernel that writes these outputs."""
@@ -159,10 +160,17 @@ class Rules:
         if not reductions:
             return Family.POINTWISE
         if not self._is_unit(mask):
-            fault = row_fault(self.view.graph, self.nodes(mask))
+            fault = self._row_fault(mask)
             if fault:
                 return Refusal(reason=fault)
         return Family.REDUCTION
+
+    def _row_fault(self, mask: int) -> str:
+        """Equal kernels have equal rows; the reason names the first one's nodes."""
+        key = self.view.structure(mask, 0)
+        if key not in self._row_faults:
+            self._row_faults[key] = row_fault(self.view.graph, self.nodes(mask))
+        return self._row_faults[key]
 
     def _is_unit(self, mask: int) -> bool:
         """A single node, or a user's node whole under the reference rules."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tuner.errors import InternalError
 from tuner.fusion.traffic import home_of
+from tuner.fusion.view import bits
 from tuner.ir.graph import Graph, region_inputs
 from tuner.plan import Choice
 
@@ -16,7 +17,8 @@ def runnable_order(
     """Kernels in an order in which each can run, and those that cannot.
 
     Args:
-        needs, makes: tensor masks of what each kernel reads and writes.
+        needs: tensor mask of what each kernel reads.
+        makes: tensor mask of what each kernel writes.
     """
     written = 0
     for mask in makes:
@@ -32,6 +34,48 @@ def runnable_order(
         order.append(at)
         waiting.remove(at)
         ready |= makes[at]
+
+
+def ring_of(
+    needs: Sequence[int], makes: Sequence[int], stuck: Sequence[int]
+) -> tuple[list[int], int]:
+    """Few kernels that wait for each other, and the tensors that they wait for.
+
+    Args:
+        needs: tensor mask of what each kernel reads.
+        makes: tensor mask of what each kernel writes.
+        stuck: kernels that `runnable_order` could not place.
+
+    Returns:
+        Kernels, and tensors that no kernel outside them writes. A short ring where
+        each tensor has one writer, else all that are stuck.
+    """
+    ready = 0
+    for k, mask in enumerate(makes):
+        if k not in stuck:
+            ready |= mask
+    writers: dict[int, list[int]] = {}
+    for k in stuck:
+        for bit in _single_bits(makes[k] & ~ready):
+            writers.setdefault(bit, []).append(k)
+    path, seen = [stuck[0]], {stuck[0]: 0}
+    wanted: list[int] = []
+    while True:
+        missing = [b for b in _single_bits(needs[path[-1]] & ~ready) if b in writers]
+        bit = next((b for b in missing if len(writers[b]) == 1), None)
+        if bit is None:
+            return list(stuck), sum(writers)
+        wanted.append(bit)
+        (following,) = writers[bit]
+        if following in seen:
+            start = seen[following]
+            return path[start:], sum(set(wanted[start:]))
+        seen[following] = len(path)
+        path.append(following)
+
+
+def _single_bits(mask: int) -> list[int]:
+    return [1 << place for place in bits(mask)]
 
 
 def launch_order(graph: Graph, choices: Sequence[Choice]) -> tuple[Choice, ...]:

@@ -9,23 +9,24 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Final
 
-from tuner.errors import ConstraintsUnsatisfiable
 from tuner.fusion.baselines import unfused_groups
 from tuner.fusion.candidates import Candidate, Space
-from tuner.fusion.legality import Limits, Profile, Refusal, Rules
+from tuner.fusion.columns import Columns, Price
+from tuner.fusion.legality import Limits, Profile, Rules
 from tuner.fusion.order import launch_order
-from tuner.fusion.pieces import Priced, Solved, solve_pieces
+from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
+from tuner.fusion.pins import Pins
 from tuner.fusion.traffic import traffic
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
-from tuner.ir.graph import Graph, Region
-from tuner.plan import Baseline, CandidateSpace, Choice, Family, Partition, Pin
+from tuner.fusion.zones import Twin, Zone
+from tuner.ir.graph import Graph
+from tuner.plan import Baseline, CandidateSpace, Choice, Partition, Pin
 
-Price = Callable[[Region, Family], float]
 Clock = Callable[[], float]
 
-DEFAULT_MAX_NODES: Final = 1 << 30
-"""What a candidate space reports when no wall stands."""
+NO_WALL: Final = 1 << 30
+"""What a candidate space reports as `max_nodes` when no wall stands."""
 ENUMERATION_SHARE: Final = 0.5
 """Part of the time limit after which no more candidates are looked for."""
 
@@ -38,7 +39,7 @@ class Solution:
     baselines: Mapping[str, Baseline]
 
 
-def solve(
+def solve(  # noqa: PLR0913 - the planner's front door
     graph: Graph,
     price: Price,
     *,
@@ -62,100 +63,144 @@ def solve(
     Raises:
         ConstraintsUnsatisfiable: the pins leave no legal partition.
     """
-    deadline = clock() + time_limit_seconds
-    half = clock() + ENUMERATION_SHARE * time_limit_seconds
+    started = clock()
     rules = Rules(View(graph), profile, limits or Limits.none())
-    space = Space(rules, out_of_time=lambda: clock() > half)
-    columns = _Columns(rules, price)
-    unfused = columns.add_groups(unfused_groups(rules))
-    tvm = columns.add_groups(tvm_groups(rules, unfused_groups(rules)))
-    for candidate in space.candidates():
-        columns.add(candidate)
-    solved = solve_pieces(
-        rules.view,
-        columns.priced,
-        pins=pins,
-        remaining_seconds=lambda: deadline - clock(),
+    columns = Columns(rules, price)
+    singles = unfused_groups(rules)
+    starts = {
+        "unfused": columns.of_groups(singles),
+        "tvm": columns.of_groups(tvm_groups(rules, singles)),
+    }
+    enumeration_end = started + ENUMERATION_SHARE * time_limit_seconds
+    search = _Search(
+        space=Space(rules, out_of_time=lambda: clock() > enumeration_end),
+        columns=columns,
+        pins=Pins(rules, pins),
+        starts=tuple(starts.values()),
+        remaining_seconds=lambda: started + time_limit_seconds - clock(),
     )
+    chosen, bound = search.run()
     return Solution(
-        partition=_partition(rules, space, columns, solved),
+        partition=_partition(rules, search, chosen, bound),
         baselines=MappingProxyType(
-            {
-                "unfused": _baseline(rules.view, unfused),
-                "tvm": _baseline(rules.view, tvm),
-            }
+            {name: _baseline(rules.view, found) for name, found in starts.items()}
         ),
     )
 
 
-class _Columns:
-    """Candidates with prices; each once."""
+class _Search:
+    """Solves the zones of a graph, each kind once, and joins those that form rings."""
 
-    def __init__(self, rules: Rules, price: Price) -> None:
-        self._rules = rules
-        self._price = price
-        self._found: dict[tuple[int, int], Priced] = {}
+    def __init__(
+        self,
+        *,
+        space: Space,
+        columns: Columns,
+        pins: Pins,
+        starts: Sequence[Sequence[Priced]],
+        remaining_seconds: Callable[[], float],
+    ) -> None:
+        self.space = space
+        self.view = space.view
+        self.columns = columns
+        self.pins = pins
+        self.starts = starts
+        self.solver = PieceSolver(space.view, pins, starts, remaining_seconds)
+        self.known: dict[object, tuple[Zone, Piece, Answer]] = {}
+        self.seen = 0
 
-    @property
-    def priced(self) -> tuple[Priced, ...]:
-        """Every candidate that some kernel can run."""
-        return tuple(p for p in self._found.values() if math.isfinite(p.seconds))
+    def run(self) -> tuple[list[Priced], float]:
+        """Chosen kernels, in no order, and a bound on every choice."""
+        kernels = (p.candidate.mask for start in self.starts for p in start)
+        zones = list(self.space.zones([*kernels, *self.pins.together]))
+        solved = [self._solve(zone) for zone in zones]
+        while True:
+            chosen = [kernel for kernels, _ in solved for kernel in kernels]
+            _, stuck = order_of(chosen)
+            if not stuck:
+                return chosen, math.fsum(bound for _, bound in solved)
+            ring = 0
+            for k in stuck:
+                ring |= chosen[k].candidate.mask
+            ring = self.space.units.of(ring)
+            touched = [z for z in zones if z.units & ring]
+            kept = [n for n, z in enumerate(zones) if not z.units & ring]
+            zones = [zones[n] for n in kept] + touched[:1]
+            solved = [solved[n] for n in kept] + [self._solve_joined(touched)]
+            zones[-1] = self.space.joined(touched)
 
-    def add(self, candidate: Candidate) -> Priced:
-        """Price a candidate."""
-        key = (candidate.mask, candidate.outputs)
-        if key not in self._found:
-            region = self._rules.view.region(*key)
-            self._found[key] = Priced(
-                candidate=candidate,
-                region=region,
-                seconds=self._price(region, candidate.family),
+    def _solve(self, zone: Zone) -> tuple[list[Priced], float]:
+        nodes = self.space.units.nodes(zone.units)
+        known = self.known.get(zone.form)
+        if known is None or self.pins.touch(nodes):
+            piece = Piece(inside=nodes, columns=self._columns(zone))
+            known = (zone, piece, self.solver.solve(piece))
+            self.known[zone.form] = known
+        source, piece, answer = known
+        self.seen += len(piece.columns)
+        chosen = [piece.columns[k] for k in answer.chosen]
+        if source is not zone:
+            chosen = [self._twin(Twin(source=source, target=zone), c) for c in chosen]
+        return chosen, answer.bound_seconds
+
+    def _columns(self, zone: Zone) -> tuple[Priced, ...]:
+        nodes = self.space.units.nodes(zone.units)
+        found = {}
+        for candidate in self.space.candidates(zone):
+            priced = self.columns.price(candidate)
+            found[candidate.mask, candidate.outputs] = priced
+        for start in self.starts:
+            for priced in start:
+                if priced.candidate.mask & nodes:
+                    key = priced.candidate.mask, priced.candidate.outputs
+                    found.setdefault(key, priced)
+        return tuple(p for p in found.values() if math.isfinite(p.seconds))
+
+    def _twin(self, twin: Twin, priced: Priced) -> Priced:
+        mask = twin.nodes(priced.candidate.mask)
+        outputs = twin.tensors(priced.candidate.outputs)
+        return self.columns.price(
+            Candidate(
+                mask=mask,
+                outputs=outputs,
+                needs=self.view.needs(mask),
+                family=priced.candidate.family,
             )
-        return self._found[key]
+        )
 
-    def add_groups(self, groups: Sequence[int]) -> list[Priced]:
-        """Price the kernels of a grouping without recomputation."""
-        view = self._rules.view
-        found = []
-        for mask in groups:
-            outputs = view.wanted(mask)
-            family = self._rules.judge(mask, outputs)
-            assert not isinstance(family, Refusal)
-            kept = view.trimmed(mask, outputs)
-            candidate = Candidate(
-                mask=kept, outputs=outputs, needs=view.needs(kept), family=family
-            )
-            found.append(self.add(candidate))
-        return found
+    def _solve_joined(self, zones: Sequence[Zone]) -> tuple[list[Priced], float]:
+        """Zones whose kernels wait for each other, as one problem."""
+        columns = tuple(c for zone in zones for c in self._columns(zone))
+        inside = 0
+        for zone in zones:
+            inside |= self.space.units.nodes(zone.units)
+        piece = Piece(inside=inside, columns=columns)
+        answer = self.solver.solve(piece)
+        return [columns[k] for k in answer.chosen], answer.bound_seconds
 
 
 def _partition(
-    rules: Rules, space: Space, columns: _Columns, solved: Solved
+    rules: Rules, search: _Search, chosen: Sequence[Priced], bound: float
 ) -> Partition:
-    if not solved.chosen:
-        choices: tuple[Choice, ...] = ()
-    else:
-        choices = launch_order(
-            rules.view.graph,
-            [
-                Choice(region=p.region, family=p.candidate.family, seconds=p.seconds)
-                for p in solved.chosen
-            ],
-        )
+    choices = launch_order(
+        rules.view.graph,
+        [
+            Choice(region=p.region, family=p.candidate.family, seconds=p.seconds)
+            for p in chosen
+        ],
+    )
     objective = math.fsum(choice.seconds for choice in choices)
-    complete = space.complete and solved.finished
-    bound = min(solved.bound_seconds, objective) if space.complete else 0.0
+    complete = search.space.complete
     limit = rules.limits.max_nodes
-    families = {p.candidate.family.value for p in columns.priced}
     return Partition(
         choices=choices,
         objective_seconds=objective,
-        bound_seconds=max(0.0, bound),
+        bound_seconds=min(bound, objective) if complete else 0.0,
         candidate_space=CandidateSpace(
-            families=tuple(sorted(families)),
+            families=search.columns.families,
             legality=rules.profile,
-            max_nodes=DEFAULT_MAX_NODES if limit is None else limit,
-            candidates=len(columns.priced),
+            max_nodes=NO_WALL if limit is None else limit,
+            candidates=search.seen,
             complete=complete,
         ),
     )
@@ -167,15 +212,4 @@ def _baseline(view: View, kernels: Sequence[Priced]) -> Baseline:
         objective_seconds=math.fsum(p.seconds for p in kernels),
         kernels=len(kernels),
         traffic_bytes=sum(moved),
-    )
-
-
-def unsatisfiable(pins: Sequence[Pin]) -> ConstraintsUnsatisfiable:
-    """The error for pins that leave no partition."""
-    words = ", ".join(
-        f"{'fuse' if pin.fuse else 'keep apart'} {pin.nodes[0]} and {pin.nodes[1]}"
-        for pin in pins
-    )
-    return ConstraintsUnsatisfiable(
-        "pins", f"no legal partition can {words}", hint="take a pin away"
     )

@@ -10,19 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tuner.errors import ConstraintsUnsatisfiable
+from tuner.errors import InternalError
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.milp import Optimum, Row, minimise
-from tuner.fusion.order import runnable_order
+from tuner.fusion.order import ring_of, runnable_order
+from tuner.fusion.pins import Pins
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Region
-from tuner.plan import Pin
 
 SCALE: Final = 1e6
-"""Costs are scaled so that all kernels together cost about this much."""
+"""Costs are scaled so that the kernels of a piece cost about this much together."""
 TIE: Final = 1e-7
-"""Share of the scaled cost by which all kernels together are made dearer, so that of
-equally cheap partitions the one with fewer kernels is taken."""
+"""Share of that by which all kernels together are made dearer, so that of equally
+cheap partitions the one with fewer kernels is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,175 +35,175 @@ class Priced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solved:
-    """Chosen kernels, in no order, and what no choice can beat."""
+class Piece:
+    """A part of the graph with the kernels to choose from.
 
-    chosen: tuple[Priced, ...]
-    bound_seconds: float
-    finished: bool
-
-
-def solve_pieces(
-    view: View,
-    columns: Sequence[Priced],
-    *,
-    pins: Sequence[Pin],
-    remaining_seconds: Callable[[], float],
-) -> Solved:
-    """Choose the cheapest kernels.
-
-    Raises:
-        ConstraintsUnsatisfiable: no choice keeps the pins.
+    Attributes:
+        inside: its nodes.
+        columns: kernels to choose from; they cover every node.
     """
-    pinned = _Pins(view, pins)
-    usable = [c for c in columns if pinned.allows(c.candidate.mask)]
-    groups = _pieces(view, usable, pinned)
-    chosen: list[Priced] = []
-    bound, finished = 0.0, True
-    while True:
-        chosen.clear()
-        bound, finished = 0.0, True
-        for piece in groups:
-            solved = _solve_piece(view, piece, pinned, remaining_seconds)
-            chosen += solved.chosen
-            bound += solved.bound_seconds
-            finished = finished and solved.finished
-        _, stuck = _stuck(chosen)
-        if not stuck:
-            break
-        groups = _joined(groups, [chosen[k] for k in stuck])
-    return Solved(chosen=tuple(chosen), bound_seconds=bound, finished=finished)
+
+    inside: int
+    columns: tuple[Priced, ...]
 
 
-class _Pins:
-    def __init__(self, view: View, pins: Sequence[Pin]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Chosen columns of a piece, by position, and what no choice can beat."""
+
+    chosen: tuple[int, ...]
+    bound_seconds: float
+
+
+def order_of(chosen: Sequence[Priced]) -> tuple[list[int], list[int]]:
+    """Kernels in an order in which each can run, and those that cannot."""
+    needs = [c.candidate.needs for c in chosen]
+    makes = [c.candidate.outputs for c in chosen]
+    return runnable_order(needs, makes)
+
+
+class PieceSolver:
+    """Chooses the cheapest kernels of one piece after another."""
+
+    def __init__(
+        self,
+        view: View,
+        pins: Pins,
+        starts: Sequence[Sequence[Priced]],
+        remaining_seconds: Callable[[], float],
+    ) -> None:
+        """Keep what all pieces share.
+
+        Args:
+            view: the graph.
+            pins: what the user wishes.
+            starts: known partitions; an answer is never dearer than one of them that
+                keeps the pins.
+            remaining_seconds: how long the solver may go on.
+        """
+        self.view = view
         self.pins = pins
-        self.together: list[int] = []
-        self.apart: list[int] = []
-        for pin in pins:
-            mask = view.node_mask(pin.nodes)
-            if mask.bit_count() == len(set(pin.nodes)):
-                (self.together if pin.fuse else self.apart).append(mask)
+        self.starts = starts
+        self.remaining_seconds = remaining_seconds
 
-    def allows(self, mask: int) -> bool:
-        return not any(mask & pair == pair for pair in self.apart)
+    def solve(self, piece: Piece) -> Answer:
+        """Choose.
 
-    def rows(self, columns: Sequence[Priced]) -> list[Row]:
-        found = []
-        for pair in self.together:
-            holding = [
-                k for k, c in enumerate(columns) if c.candidate.mask & pair == pair
-            ]
-            touched = any(c.candidate.mask & pair for c in columns)
-            if touched:
-                found.append(_at_least(holding, 1))
-        return found
-
-    def error(self) -> ConstraintsUnsatisfiable:
-        words = ", ".join(
-            f"{'fuse' if p.fuse else 'keep apart'} {p.nodes[0]} and {p.nodes[1]}"
-            for p in self.pins
+        Raises:
+            ConstraintsUnsatisfiable: no choice keeps the pins.
+        """
+        allowed = [
+            k
+            for k, c in enumerate(piece.columns)
+            if self.pins.allow(c.candidate.mask)
+        ]
+        problem = _Problem(
+            self.view, [piece.columns[k] for k in allowed], piece.inside
         )
-        return ConstraintsUnsatisfiable(
-            "pins", f"no legal partition can {words}", hint="take a pin away"
+        answer = self._solve(problem)
+        return Answer(
+            chosen=tuple(allowed[k] for k in answer.chosen),
+            bound_seconds=answer.bound_seconds,
         )
+
+    def _solve(self, problem: _Problem) -> Answer:
+        columns = problem.columns
+        start = self._start(problem)
+        if len(columns) == 1 and start:
+            return Answer(chosen=(0,), bound_seconds=columns[0].seconds)
+        problem.rows += [
+            _at_least(holding, 1)
+            for holding in self.pins.demands(
+                [c.candidate.mask for c in columns], problem.inside
+            )
+        ]
+        found = self._acyclic(problem)
+        if found.feasible and found.chosen:
+            answer = problem.answer(found)
+            if not start or problem.seconds(answer.chosen) <= problem.seconds(start):
+                return answer
+        if not start:
+            raise self._failure(problem)
+        bound = max(0.0, problem.unscaled(found.bound)) if found.feasible else 0.0
+        return Answer(chosen=start, bound_seconds=bound)
+
+    def _acyclic(self, problem: _Problem) -> Optimum:
+        """Solve, and cut rings of kernels off until there are none."""
+        while True:
+            found = problem.minimise(self.remaining_seconds())
+            chosen = [problem.columns[k] for k in found.chosen]
+            _, stuck = order_of(chosen)
+            if not stuck:
+                return found
+            if self.remaining_seconds() <= 0:
+                return Optimum(chosen=(), bound=found.bound)
+            problem.forbid(list(found.chosen), stuck)
+
+    def _start(self, problem: _Problem) -> tuple[int, ...]:
+        """The cheapest known partition of the piece, by column."""
+        best: tuple[int, ...] = ()
+        for start in self.starts:
+            inside = [c for c in start if c.candidate.mask & problem.inside]
+            places = [problem.places.get(c) for c in _keys(inside)]
+            if not places or None in places:
+                continue
+            chosen = tuple(sorted(p for p in places if p is not None))
+            masks = [problem.columns[k].candidate.mask for k in chosen]
+            holds = self.pins.demands(masks, problem.inside)
+            if not all(holds):
+                continue
+            if not best or problem.seconds(chosen) < problem.seconds(best):
+                best = chosen
+        return best
+
+    def _failure(self, problem: _Problem) -> Exception:
+        if self.pins.touch(problem.inside):
+            return self.pins.error()
+        node = self.view.nodes[next(bits(problem.inside))]
+        return InternalError(node.name, f"no kernel can run this {node.op}")
+
+
+def _keys(columns: Sequence[Priced]) -> list[tuple[int, int]]:
+    return [(c.candidate.mask, c.candidate.outputs) for c in columns]
 
 
 def _at_least(columns: Sequence[int], least: float) -> Row:
     return Row(columns=tuple(columns), coefficients=(1.0,) * len(columns), least=least)
 
 
-def _pieces(view: View, columns: Sequence[Priced], pinned: _Pins) -> list[list[Priced]]:
-    """Columns by piece: two that share a node, or hold a pinned pair, belong together."""
-    parent = list(range(len(view.nodes)))
-
-    def top(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    for mask in (*(c.candidate.mask for c in columns), *pinned.together):
-        first, *rest = bits(mask)
-        for i in rest:
-            parent[top(i)] = top(first)
-    groups: dict[int, list[Priced]] = {}
-    for column in columns:
-        lead = top(next(bits(column.candidate.mask)))
-        groups.setdefault(lead, []).append(column)
-    return [groups[lead] for lead in sorted(groups)]
-
-
-def _joined(groups: list[list[Priced]], ring: list[Priced]) -> list[list[Priced]]:
-    """Pieces whose kernels wait for each other, as one piece."""
-    touched = [g for g in groups if any(c in g for c in ring)]
-    others = [g for g in groups if g not in touched]
-    return [*others, [c for g in touched for c in g]]
-
-
-def _stuck(chosen: Sequence[Priced]) -> tuple[list[int], list[int]]:
-    needs = [c.candidate.needs for c in chosen]
-    makes = [c.candidate.outputs for c in chosen]
-    return runnable_order(needs, makes)
-
-
-def _solve_piece(
-    view: View,
-    columns: Sequence[Priced],
-    pinned: _Pins,
-    remaining_seconds: Callable[[], float],
-) -> Solved:
-    problem = _Problem(view, columns, pinned)
-    while True:
-        found = problem.minimise(remaining_seconds())
-        if not found.feasible or not found.chosen:
-            raise pinned.error()
-        chosen = [columns[k] for k in found.chosen]
-        needed = _without_idle(view, chosen)
-        _, stuck = _stuck(needed)
-        if not stuck:
-            break
-        problem.forbid([columns.index(needed[k]) for k in stuck])
-    seconds = sum(c.seconds for c in needed)
-    bound = min(problem.seconds(found.bound), seconds)
-    return Solved(
-        chosen=tuple(needed),
-        bound_seconds=bound,
-        finished=seconds - bound <= 1e-6 * seconds,
-    )
-
-
-def _without_idle(view: View, chosen: list[Priced]) -> list[Priced]:
-    """Leave out kernels that nobody needs; a solver may choose them at no cost."""
-    return chosen
-
-
 class _Problem:
     """Rows and costs of one piece; the first columns are the candidates."""
 
-    def __init__(self, view: View, columns: Sequence[Priced], pinned: _Pins) -> None:
+    def __init__(self, view: View, columns: Sequence[Priced], inside: int) -> None:
+        self.view = view
         self.columns = columns
-        inside = 0
-        for column in columns:
-            inside |= column.candidate.mask
         self.inside = inside
+        self.places = {key: k for k, key in enumerate(_keys(columns))}
         self.writers: dict[int, list[int]] = {}
         self.takers: dict[int, list[int]] = {}
-        for k, column in enumerate(columns):
+        self._index()
+        least = self._cheapest_cover()
+        self.factor = SCALE / least if least > 0 else 1.0
+        self.tie = SCALE * TIE / max(1, self.inside.bit_count())
+        self.stored: list[int] = []
+        self.rows: list[Row] = []
+        self.is_ready = False
+
+    def _index(self) -> None:
+        for k, column in enumerate(self.columns):
             for j in bits(column.candidate.outputs):
                 self.writers.setdefault(j, []).append(k)
             for j in bits(column.candidate.needs):
-                if inside >> view.maker[j] & 1:
+                if self.inside >> self.view.maker[j] & 1:
                     self.takers.setdefault(j, []).append(k)
-        total = sum(c.seconds for c in columns) or 1.0
-        least = min(total, self._singles())
-        self.factor = SCALE / least if least > 0 else 1.0
-        self.tie = SCALE * TIE / max(1, inside.bit_count())
-        self.extra = 0
-        self.rows = [*self._cover_rows(), *self._flow_rows(view), *pinned.rows(columns)]
 
-    def _singles(self) -> float:
-        """Cost of some cover by small kernels: only to scale by."""
+    def _leaves(self, j: int) -> bool:
+        """Whether a tensor is in memory in every partition."""
+        view = self.view
+        return bool(view.delivered >> j & 1 or view.readers[j] & ~self.inside)
+
+    def _cheapest_cover(self) -> float:
+        """About what the piece costs: only to scale by."""
         cheapest: dict[int, float] = {}
         for column in self.columns:
             share = column.seconds / column.candidate.mask.bit_count()
@@ -212,71 +212,85 @@ class _Problem:
         return sum(cheapest.values())
 
     def _cover_rows(self) -> list[Row]:
-        holding: dict[int, list[int]] = {}
+        holding: dict[int, list[int]] = {i: [] for i in bits(self.inside)}
         for k, column in enumerate(self.columns):
             for i in bits(column.candidate.mask):
                 holding.setdefault(i, []).append(k)
-        return [_at_least(columns, 1) for columns in holding.values()]
+        distinct = dict.fromkeys(tuple(columns) for columns in holding.values())
+        return [_at_least(columns, 1) for columns in distinct]
 
-    def _flow_rows(self, view: View) -> list[Row]:
+    def _flow_rows(self) -> list[Row]:
         """What is read is written; what leaves the piece is written."""
         rows = []
         for j in sorted({*self.writers, *self.takers}):
             writers = self.writers.get(j, [])
-            leaves = view.delivered >> j & 1 or view.readers[j] & ~self.inside
-            if leaves:
-                rows.append(_at_least(writers, 1))
-                continue
             takers = self.takers.get(j, [])
-            if not takers:
-                continue
-            stored = len(self.columns) + self.extra
-            self.extra += 1
-            for k in takers:
-                rows.append(Row(columns=(stored, k), coefficients=(1.0, -1.0), least=0))
-            rows.append(
-                Row(
-                    columns=(*writers, stored),
-                    coefficients=(*(1.0,) * len(writers), -1.0),
-                    least=0,
+            if self._leaves(j):
+                rows.append(_at_least(writers, 1))
+            elif takers:
+                stored = len(self.columns) + len(self.stored)
+                self.stored.append(j)
+                rows += [
+                    Row(columns=(stored, k), coefficients=(1.0, -1.0), least=0)
+                    for k in takers
+                ]
+                ones = (1.0,) * len(writers)
+                rows.append(
+                    Row(columns=(*writers, stored), coefficients=(*ones, -1), least=0)
                 )
-            )
         return rows
 
     def minimise(self, seconds: float) -> Optimum:
+        """Solve with the rows so far."""
+        if not self.is_ready:
+            self.is_ready = True
+            self.rows += [*self._cover_rows(), *self._flow_rows()]
         costs = [c.seconds * self.factor + self.tie for c in self.columns]
         return minimise(
-            costs + [0.0] * self.extra,
+            costs + [0.0] * len(self.stored),
             self.rows,
             binaries=len(self.columns),
             time_limit_seconds=seconds,
         )
 
-    def seconds(self, bound: float) -> float:
-        """A bound on the scaled and tie-broken cost, as seconds."""
-        most = SCALE * TIE
-        return (bound - most) / self.factor
+    def seconds(self, chosen: Sequence[int]) -> float:
+        """Cost of a choice."""
+        return sum(self.columns[k].seconds for k in chosen)
 
-    def forbid(self, ring: Sequence[int]) -> None:
+    def unscaled(self, bound: float) -> float:
+        """A bound on the scaled and tie-broken cost, as seconds without the ties.
+
+        The ties of a partition without idle kernels add up to at most `SCALE * TIE`:
+        there are no more kernels than nodes.
+        """
+        return (bound - SCALE * TIE) / self.factor
+
+    def answer(self, found: Optimum) -> Answer:
+        """The optimum in seconds."""
+        seconds = self.seconds(found.chosen)
+        bound = min(self.unscaled(found.bound), seconds)
+        return Answer(chosen=found.chosen, bound_seconds=max(0.0, bound))
+
+    def forbid(self, chosen: Sequence[int], stuck: Sequence[int]) -> None:
         """Cut off kernels that wait for each other.
 
         At least one of them is not chosen, or another kernel writes one of the
         tensors that they wait for.
         """
-        waiting = makes = 0
-        for k in ring:
-            waiting |= self.columns[k].candidate.needs
-            makes |= self.columns[k].candidate.outputs
-        wanted = waiting & makes
+        kernels = [self.columns[k].candidate for k in chosen]
+        ring, wanted = ring_of(
+            [c.needs for c in kernels], [c.outputs for c in kernels], stuck
+        )
+        inside = [chosen[at] for at in ring]
         others = [
             k
             for k, column in enumerate(self.columns)
-            if k not in ring and column.candidate.outputs & wanted
+            if k not in inside and column.candidate.outputs & wanted
         ]
         self.rows.append(
             Row(
-                columns=(*ring, *others),
-                coefficients=(*(-1.0,) * len(ring), *(1.0,) * len(others)),
-                least=1.0 - len(ring),
+                columns=(*inside, *others),
+                coefficients=(*(-1.0,) * len(inside), *(1.0,) * len(others)),
+                least=1.0 - len(inside),
             )
         )

@@ -16,7 +16,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tuner.fusion.view import ALIAS, FREE_ELEMENTS
+from tuner.fusion.view import ALIAS, FREE_ELEMENTS, NARROWING
 from tuner.ir.graph import Graph, Node, Region
 from tuner.ir.inference import ints, whole
 from tuner.ir.ops import OPS, Pattern
@@ -24,10 +24,6 @@ from tuner.ir.ops import OPS, Pattern
 BoolArray = npt.NDArray[np.bool_]
 Wanted = Literal[True] | BoolArray
 """Which elements of a tensor are needed: all of them, or those marked."""
-
-_NARROWING: Final = frozenset({"slice", "gather", "pad"})
-"""Operators that may need less than the whole of an operand."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
@@ -82,7 +78,7 @@ def is_free(graph: Graph, name: str) -> bool:
 def _counts(
     graph: Graph, nodes: Sequence[Node], outputs: Sequence[str]
 ) -> Mapping[str, int]:
-    if not any(node.op in _NARROWING for node in nodes):
+    if not any(node.op in NARROWING for node in nodes):
         return _all_needed(graph, nodes, outputs)
     demand = _Demand(graph)
     for name in outputs:
@@ -171,7 +167,7 @@ class _Demand:
         names = node.inputs if node.op == "concat" else node.inputs[:1]
         for name in names:
             self.look_up(name, extra)
-        if wanted is True and node.op not in _NARROWING:
+        if wanted is True and node.op not in NARROWING:
             for name in names:
                 self.want(name, wanted=True)
         elif wanted is not None:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from tuner.fusion.legality import ANCHORS, Profile
-from tuner.fusion.view import FREE_ELEMENTS, View, bits
+from tuner.fusion.view import View, bits
 from tuner.ir.ops import Pattern
 
+LIGHT: Final = 64
+"""A tensor this many times smaller than what its reader touches joins nobody."""
 _UNARY_MOVES: Final = frozenset({"slice", "expand", "pad", "gather", "transpose"})
 
 
@@ -19,10 +21,13 @@ class Units:
         masks: node mask of each unit.
         above, below: unit mask of all predecessors and successors.
         feeders: unit mask of the units whose tensors a unit reads.
+        weights: bytes of the largest tensor that each unit touches.
         partners: unit mask of units joined by a tensor worth saving: one makes and
-            the other reads it, or both read it. Tensors of up to 64 elements join
-            nobody: to save a scalar is no reason to share a kernel.
-        small: unit mask of units that read and make nothing but such tensors.
+            the other reads it, or both read it.
+        light: unit mask of the units that feed a unit next to nothing: all that they
+            touch is less than 1/64 of what the reader touches. They are no reason to
+            share a kernel; a kernel takes all of them in, or none.
+        stored: tensor mask of what is in memory in every plan.
     """
 
     def __init__(self, view: View, groups: Sequence[int]) -> None:
@@ -35,8 +40,9 @@ class Units:
         self.above = tuple(self._lift(mask, view.above) for mask in self.masks)
         self.below = tuple(self._lift(mask, view.below) for mask in self.masks)
         self.feeders = tuple(self._lift(mask, view.before) for mask in self.masks)
-        self.partners = self._partners()
-        self.small = self._small()
+        self.weights = tuple(self._weight(mask) for mask in self.masks)
+        self.light, self.partners = self._joined()
+        self.stored = _stored(view)
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -61,29 +67,49 @@ class Units:
             found |= relation[i]
         return self.of(found & ~mask)
 
-    def _partners(self) -> tuple[int, ...]:
+    def _touched(self, mask: int) -> dict[str, int]:
+        """Bytes of every home tensor that the nodes read or make."""
+        view = self.view
+        names = {
+            view.home[name]
+            for i in bits(mask)
+            for name in (*view.nodes[i].inputs, *view.nodes[i].outputs)
+        }
+        return {name: view.graph.types[name].bytes for name in sorted(names)}
+
+    def _weight(self, mask: int) -> int:
+        return max(self._touched(mask).values(), default=0)
+
+    def _joined(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        light = [0] * len(self.masks)
+        partners = [0] * len(self.masks)
+        for u in range(len(self.masks)):
+            for p in bits(self.feeders[u]):
+                if self.weights[p] * LIGHT < self.weights[u]:
+                    light[u] |= 1 << p
+                else:
+                    partners[u] |= 1 << p
+                    partners[p] |= 1 << u
+        for size, group in self._reading_together():
+            for u in bits(group):
+                if size * LIGHT >= self.weights[u]:
+                    partners[u] |= group & self._at_most(group, size * LIGHT)
+        return tuple(light), tuple(p & ~(1 << u) for u, p in enumerate(partners))
+
+    def _at_most(self, group: int, weight: int) -> int:
+        return sum(1 << u for u in bits(group) if self.weights[u] <= weight)
+
+    def _reading_together(self) -> list[tuple[int, int]]:
+        """Bytes of each tensor that several units read, and these units."""
         view = self.view
         groups: dict[str, int] = {}
         for i, node in enumerate(view.nodes):
-            own = 1 << self.unit_of[i]
-            for name in (*node.outputs, *(view.home[n] for n in node.inputs)):
-                if view.graph.types[name].elements > FREE_ELEMENTS:
+            for name in dict.fromkeys(view.home[n] for n in node.inputs):
+                if not view.is_free(name):
+                    own = 1 << self.unit_of[i]
                     groups[name] = groups.get(name, 0) | own
-        partners = [0] * len(self.masks)
-        for group in groups.values():
-            for u in bits(group):
-                partners[u] |= group
-        return tuple(p & ~(1 << u) for u, p in enumerate(partners))
-
-    def _small(self) -> int:
-        found = 0
-        types = self.view.graph.types
-        for u, mask in enumerate(self.masks):
-            nodes = [self.view.nodes[i] for i in bits(mask)]
-            names = {n for node in nodes for n in (*node.inputs, *node.outputs)}
-            if all(types[name].elements <= FREE_ELEMENTS for name in names):
-                found |= 1 << u
-        return found
+        types = view.graph.types
+        return [(types[n].bytes, g) for n, g in groups.items() if g & (g - 1)]
 
 
 def whole_composites(view: View) -> list[int]:
@@ -166,3 +192,16 @@ def _is_cheap_unary(view: View, i: int, profile: Profile) -> bool:
 def _maker(view: View, tensor: str) -> str:
     node = view.graph.producer(tensor)
     return "" if node is None else node.name
+
+
+def _stored(view: View) -> int:
+    """Tensors that are in memory in every plan: delivered, or read from there."""
+    found = view.delivered
+    for i, pattern in enumerate(view.patterns):
+        if pattern is Pattern.OPAQUE:
+            found |= view.reads[i]
+        elif pattern in ANCHORS:
+            for j in bits(view.reads[i]):
+                if view.nodes[view.maker[j]].op != "transpose":
+                    found |= 1 << j
+    return found

@@ -16,6 +16,8 @@ from tuner.ir.ops import OPS, Pattern
 
 ALIAS: Final = "reshape"
 """The one operator whose result is its operand under another shape."""
+NARROWING: Final = frozenset({"slice", "gather", "pad"})
+"""Operators that may need less than the whole of an operand."""
 FREE_ELEMENTS: Final = 64
 """Constants and weights of at most this many elements cost nothing to read.
 
@@ -76,6 +78,10 @@ class View:
         self._positions = {node.name: k for k, node in enumerate(graph.nodes)}
         self._aliases = tuple(self._aliases_of(node) for node in self.nodes)
         self._free = self._free_tensors()
+        self.given_bytes = self._given_bytes()
+        self.narrowing = self._narrowing()
+        self._signatures: dict[object, int] = {}
+        self._kinds = tuple(self._signature(node) for node in self.nodes)
 
     def _link(self) -> None:
         reads, given = [], []
@@ -116,6 +122,60 @@ class View:
         fixed = (*self.graph.weights, *self.graph.constants)
         types = self.graph.types
         return frozenset(n for n in fixed if types[n].elements <= FREE_ELEMENTS)
+
+    def _given_bytes(self) -> Mapping[str, int]:
+        """Cost of reading each given tensor in full."""
+        names = {name for given in self.given for name in given}
+        types = self.graph.types
+        return {n: 0 if n in self._free else types[n].bytes for n in sorted(names)}
+
+    def _narrowing(self) -> int:
+        """Nodes that may need less than the whole of an operand."""
+        return sum(1 << i for i, n in enumerate(self.nodes) if n.op in NARROWING)
+
+    def _signature(self, node: Node) -> int:
+        """A number that two nodes share when they do the same to the same types."""
+        graph = self.graph
+        types = [graph.types[name] for name in (*node.inputs, *node.outputs)]
+        key = (
+            node.op,
+            tuple(sorted(node.attributes.items())),
+            tuple((t.dtype, t.shape) for t in types),
+            tuple(self._tag(name) for name in node.inputs),
+        )
+        return self._signatures.setdefault(key, len(self._signatures))
+
+    def _tag(self, name: str) -> object:
+        """What a kernel may know of a given operand: its value, or what it costs."""
+        constant = self.graph.constants.get(self.home[name])
+        if constant is not None:
+            return (constant.shape, constant.tobytes())
+        return self.home[name] in self._free
+
+    def structure(self, mask: int, outputs: int) -> tuple[object, ...]:
+        """A key that two kernels share when they are the same but for names.
+
+        Nodes are taken in graph order, tensors are numbered by first use.
+        """
+        numbers: dict[str, int] = {}
+        parts: list[object] = []
+        for i in bits(mask):
+            node = self.nodes[i]
+            home = [self.home[name] for name in node.inputs]
+            reads = tuple([numbers.setdefault(n, len(numbers)) for n in home])
+            parts.append((self._kinds[i], reads))
+            for name in node.outputs:
+                numbers[name] = len(numbers)
+        written = tuple([numbers[self.tensors[j]] for j in bits(outputs)])
+        return (tuple(parts), written)
+
+    def read_bytes(self, mask: int) -> int | None:
+        """Bytes that the nodes read; None where that takes a closer look."""
+        if mask & self.narrowing:
+            return None
+        given = {name for i in bits(mask) for name in self.given[i]}
+        total = sum(self.given_bytes[name] for name in given)
+        return total + sum(self.bytes[j] for j in bits(self.needs(mask)))
 
     def is_free(self, tensor: str) -> bool:
         """Whether reading this tensor from memory costs nothing."""

@@ -1,0 +1,75 @@
+"""Pairs of nodes that a user wants in one kernel, or never in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.errors import ConstraintsUnsatisfiable
+from tuner.fusion.legality import Refusal, Rules
+from tuner.plan import Pin
+
+
+class Pins:
+    """The user's pins as masks.
+
+    Attributes:
+        together: node masks of pairs that must share a kernel.
+        apart: node masks of pairs that must not.
+    """
+
+    def __init__(self, rules: Rules, pins: Sequence[Pin]) -> None:
+        """Check the pins.
+
+        Raises:
+            ConstraintsUnsatisfiable: a node is unknown, or two nodes that must share a
+                kernel never can.
+        """
+        self._pins = tuple(pins)
+        masks = [(pin, self._mask(rules, pin)) for pin in pins]
+        self.together = tuple(mask for pin, mask in masks if pin.fuse)
+        self.apart = tuple(mask for pin, mask in masks if not pin.fuse)
+
+    def _mask(self, rules: Rules, pin: Pin) -> int:
+        view = rules.view
+        for name in pin.nodes:
+            if name not in view.graph.by_name:
+                raise ConstraintsUnsatisfiable(name, "a pin names an unknown node")
+            if name not in view.index:
+                raise ConstraintsUnsatisfiable(
+                    name, "a pin names a view, which has no kernel of its own"
+                )
+        if pin.nodes[0] == pin.nodes[1]:
+            raise ConstraintsUnsatisfiable(pin.nodes[0], "a pin names one node twice")
+        return view.node_mask(pin.nodes)
+
+    def allow(self, mask: int) -> bool:
+        """Whether a kernel of these nodes keeps nodes apart that must be apart."""
+        return not any(mask & pair == pair for pair in self.apart)
+
+    def touch(self, mask: int) -> bool:
+        """Whether some pin speaks about these nodes."""
+        return any(mask & pair for pair in (*self.together, *self.apart))
+
+    def demands(self, masks: Sequence[int], inside: int) -> list[list[int]]:
+        """For each pair that must share a kernel, which kernels hold both."""
+        return [
+            [k for k, mask in enumerate(masks) if mask & pair == pair]
+            for pair in self.together
+            if inside & pair == pair
+        ]
+
+    def error(self) -> ConstraintsUnsatisfiable:
+        """The error for pins that leave no partition."""
+        words = ", ".join(
+            f"{'fuse' if p.fuse else 'keep apart'} {p.nodes[0]} and {p.nodes[1]}"
+            for p in self._pins
+        )
+        return ConstraintsUnsatisfiable(
+            "pins", f"no legal partition can {words}", hint="take a pin away"
+        )
+
+
+def explain_pin(rules: Rules, pin: Pin) -> str:
+    """Why two nodes alone cannot be one kernel, or "" if they can."""
+    found = rules.family(rules.view.node_mask(pin.nodes))
+    return found.reason if isinstance(found, Refusal) else ""
