@@ -49,11 +49,13 @@ def uniform(view: View, tensor: str) -> npt.NDArray[Any] | None:
     value = view.constant(tensor)
     if value is None or not value.size:
         return None
-    wide: npt.NDArray[Any] = load(value, view.type(tensor).dtype)
-    first = wide.reshape(-1)[0]
-    if value.size > 1 and not np.array_equal(wide, np.full_like(wide, first)):
+    # Bits are compared, not numbers: 0.0 and -0.0 are different factors.
+    bits = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    rows = bits.reshape(value.size, -1)
+    if (rows[0] != rows[-1]).any() or not (rows == rows[0]).all():
         return None
-    return np.asarray(first)
+    first: npt.NDArray[Any] = load(value.reshape(-1)[:1], view.type(tensor).dtype)
+    return first.reshape(())
 
 
 def _is_idle(op: str, place: int, dtype: DType, value: npt.NDArray[Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from tuner.ir.graph import Graph, Node
 from tuner.ir.ops import OPS
 from tuner.ir.verify import verify
-from tuner.rewrite import constants, layout, pushes, scale
+from tuner.rewrite import constants, layout, pieces, pushes, scale
 from tuner.rewrite.draft import Draft
 from tuner.rewrite.hoist import Rewritten, hoist
 from tuner.rewrite.rule import Rule, Value, View
@@ -47,13 +47,13 @@ RULES: Final[tuple[Rule, ...]] = (
     layout.EXPANDED_OPERAND,
     layout.EXPANDED_BATCH,
     layout.LEADING_UNITS,
-    layout.SLICE,
-    layout.SLICE_OF_CONCAT,
-    layout.SLICE_BEFORE_RESHAPE,
-    layout.SLICE_BEFORE_TRANSPOSE,
-    layout.CONCAT,
-    layout.PAD,
-    layout.GATHER,
+    pieces.SLICE,
+    pieces.SLICE_OF_CONCAT,
+    pieces.SLICE_BEFORE_RESHAPE,
+    pieces.SLICE_BEFORE_TRANSPOSE,
+    pieces.CONCAT,
+    pieces.PAD,
+    pieces.GATHER,
     layout.IDLE_REDUCTION,
     scale.SCALED_CONV,
     scale.SHIFTED_CONV,
