@@ -57,7 +57,11 @@ class Executor:
         self._memories: dict[str, Memory] = {}
         self._slices: dict[tuple[int, int], Memory] = {}
         self._place()
-        self._steps = [self._bind(step) for step in program.steps]
+        before = (*program.steps[-1:], *program.steps[:-1])
+        self._steps = [
+            self._bind(step, waits=previous.source is not None)
+            for step, previous in zip(program.steps, before, strict=True)
+        ]
 
     @property
     def peak_memory_bytes(self) -> int:
@@ -132,7 +136,7 @@ class Executor:
             self._memories[home] = self._backend.wrap(self._fixed[home])
         return self._memories[home]
 
-    def _bind(self, step: Step) -> Enqueue:
+    def _bind(self, step: Step, *, waits: bool) -> Enqueue:
         names = (*step.graph.inputs, *step.graph.weights)
         if step.source is not None:
             touched = [argument.tensor for argument in step.source.arguments]
@@ -151,7 +155,9 @@ class Executor:
             name: self._memory(step.tensor(name))
             for name in (*moving, *step.graph.outputs)
         }
-        return bind_library(self._backend, step.graph, memories, fixed, self._options)
+        return bind_library(
+            self._backend, step.graph, memories, fixed, self._options, waits=waits
+        )
 
     def _is_known(self, name: str) -> bool:
         return name in self._fixed or self._home(name) in self._fixed

@@ -38,6 +38,8 @@ def bind_library(
     memories: Mapping[str, Memory],
     fixed: Mapping[str, Array],
     options: SessionOptions | None = None,
+    *,
+    waits: bool = True,
 ) -> Enqueue:
     """A library call on the memories of its tensors, after all earlier launches.
 
@@ -48,6 +50,7 @@ def bind_library(
         memories: by the graph's tensor names.
         fixed: stored arrays of inputs that never change.
         options: threads.
+        waits: whether launches may be pending when it is called.
     """
     session = open_graph(graph, fixed, options)
     given = (*graph.inputs, *graph.weights)
@@ -62,7 +65,7 @@ def bind_library(
     }
     launch = session.bind(arrays, graph.types)
     if all(view is not None for view in views.values()):
-        return _after(backend, launch)
+        return _after(backend, launch) if waits else launch
 
     def call() -> None:
         for name in moving:

@@ -214,7 +214,8 @@ class OpenCLBackend:
         program = self._program(source, exactness)
         try:
             kernel = self._cl.Kernel(program, source.entry)
-            kernel.set_args(*(memory.buffer for memory in memories))
+            for index, memory in enumerate(memories):
+                kernel.set_arg(index, memory.buffer)
         except self._cl.Error as error:
             raise CompileFailed(source.entry, str(error)) from error
         work = tuple(g * b for g, b in zip(source.grid, source.block, strict=True))

@@ -23,7 +23,7 @@ from tuner.plan import Measurement
 from tuner.runtime import wire
 from tuner.runtime.library import usable_threads
 from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
-from tuner.runtime.server import Hello, Pair, failed
+from tuner.runtime.server import Hello, Pair, Reply, failed
 from tuner.runtime.whole import ReferenceRequest
 
 _START_SECONDS: Final = 60.0
@@ -167,7 +167,10 @@ class Runner:
         try:
             wire.send(child.pipe, request)
             if child.pipe.poll(deadline_seconds):
-                return wire.receive(child.pipe)
+                reply: Reply = wire.receive(child.pipe)
+                if not reply.is_healthy:
+                    self._bury("runtime", "the device is in error")
+                return reply.answer
         except (EOFError, ConnectionError):
             return self._bury("runtime", "the child died")
         return self._bury("timeout", f"no answer within {deadline_seconds:g} s")

@@ -52,6 +52,14 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer, and whether the device still works after what it took to give it."""
+
+    answer: Any
+    is_healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """Two kernels to time by turns."""
 
@@ -85,7 +93,19 @@ def serve(device: str, pipe: int, threads: int) -> None:
             request = wire.receive(connection)
         except EOFError:
             return
-        wire.send(connection, answer(bench, request))
+        wire.send(connection, reply(bench, request))
+
+
+def reply(bench: Bench, request: Any) -> Reply:
+    """Answer; after a failed run, the canary says whether the error sticks."""
+    given = answer(bench, request)
+    if not isinstance(given, Measurement) or given.failure != "runtime":
+        return Reply(answer=given)
+    try:
+        sing(bench.backend)
+    except TunerError:
+        return Reply(answer=given, is_healthy=False)
+    return Reply(answer=given)
 
 
 def answer(bench: Bench, request: Any) -> Any:
