@@ -27,7 +27,7 @@ FOLDED_FLOAT_BYTES: Final = 256
 _SIZE_DTYPES: Final = (DType.I64, DType.I32, DType.BOOL)
 
 
-class Decline(Exception):  # noqa: N818 - not an error: the next way is tried
+class Decline(Exception):
     """This way cannot express the node; the next one may."""
 
 
@@ -153,7 +153,7 @@ class Builder:
             raise InvalidModel(self.where, f"{op} needs stated types")
         try:
             (kind,) = row.infer(given, attributes)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, LookupError) as error:
             raise self._refusal(given, error) from error
         known = [self.values[ref] for ref in inputs]
         values = [value for value in known if value is not None]

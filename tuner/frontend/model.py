@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -96,6 +96,11 @@ def opsets_of(model: onnx.ModelProto) -> Mapping[str, int]:
 def _check_opset(model: onnx.ModelProto) -> None:
     version = opsets_of(model).get("")
     newest = onnx.defs.onnx_opset_version()
+    for entry in model.opset_import:
+        if not 1 <= entry.version < 1 << 31:
+            raise InvalidModel(
+                "model", f"states version {entry.version} of domain {entry.domain!r}"
+            )
     if version is not None and not OLDEST_OPSET <= version <= newest:
         raise UnsupportedModel(
             "model",
@@ -112,12 +117,28 @@ def _check_size(graph: onnx.GraphProto, limits: Limits) -> None:
     level = [graph]
     for _ in range(limits.nesting):
         nodes += sum(len(part.node) for part in level)
+        _check_text(level)
         if nodes > limits.nodes:
             raise ModelTooLarge("model", f"more than {limits.nodes} nodes")
         level = [g for part in level for node in part.node for g in subgraphs(node)]
         if not level:
             return
     raise ModelTooLarge("model", f"subgraphs nest deeper than {limits.nesting}")
+
+
+def _check_text(graphs: Sequence[onnx.GraphProto]) -> None:
+    """Names must be text: protobuf hands out bytes where they are not UTF-8."""
+    for graph in graphs:
+        names: list[object] = [t.name for t in graph.initializer]
+        for node in graph.node:
+            names += (node.name, node.op_type, node.domain, *node.input, *node.output)
+            names += [attribute.name for attribute in node.attribute]
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            dims = value.type.tensor_type.shape.dim
+            names += (value.name, *(dim.dim_param for dim in dims))
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidModel("model", f"the name {name!r} is not UTF-8 text")
 
 
 def metadata_of(model: onnx.ModelProto) -> Metadata:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -34,7 +35,10 @@ from tuner.frontend.schemas import Body, body, signature
 from tuner.ir.types import Array, DType, TensorType
 from tuner.ir.verify import verify
 
-_DEPTH = 8
+_DEPTH: Final = 8
+"""Bodies within bodies: the deepest in the standard is three."""
+_MISFITS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What NumPy and Python raise where lists of extents have the wrong length."""
 
 
 def read_onnx(
@@ -121,6 +125,9 @@ class _Reader:
             self.b.user, self.b.where = index, names[index]
             self._node(graph.node[index])
             makers.update(dict.fromkeys(graph.node[index].output, index))
+        twice = [n for n, k in Counter(v.name for v in graph.output).items() if k > 1]
+        if twice:
+            raise InvalidModel(twice[0], "is listed twice among the outputs")
         outputs = [
             (value.name, self._result(value.name), makers.get(value.name, -1))
             for value in graph.output
@@ -229,6 +236,10 @@ class _Reader:
                     return rule(self.b, call)
                 except Decline:
                     del self.b.drafts[mark:]
+                except _MISFITS as error:
+                    raise InvalidModel(
+                        self.b.where, f"its attributes do not fit: {error}"
+                    ) from error
         if depth < _DEPTH and not captured:
             text = self._body(call)
             if text is not None:
@@ -311,10 +322,9 @@ def _check(call: Call, where: str) -> None:
         )
     for attribute in call.proto.attribute:
         wanted = known.types.get(attribute.name)
-        if wanted is not None and attribute.type != wanted:
-            raise InvalidModel(
-                where, f"its attribute {attribute.name!r} has the wrong type"
-            )
+        if attribute.type != wanted:
+            problem = "has the wrong type" if wanted else f"is none of {call.op}'s"
+            raise InvalidModel(where, f"its attribute {attribute.name!r} {problem}")
     for name in known.required:
         if name not in call.attributes:
             raise InvalidModel(where, f"{call.op} lacks its attribute {name!r}")

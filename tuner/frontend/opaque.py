@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, shape_inference
+from onnx import AttributeProto, checker, shape_inference
 
 from tuner.errors import InvalidModel, UnsupportedModel
 from tuner.frontend.builder import Builder, Ref
@@ -174,7 +174,7 @@ def _infer(b: Builder, call: Call) -> Mapping[str, onnx.TypeProto]:
         return shape_inference.infer_node_outputs(
             known.schema, node, types, data, opset_imports=opsets
         )
-    except shape_inference.InferenceError as error:
+    except (shape_inference.InferenceError, checker.ValidationError) as error:
         raise InvalidModel(b.where, _first_line(error)) from error
 
 

@@ -10,7 +10,7 @@ from tuner.ir.types import Dim
 Monomial = tuple[str, ...]
 
 
-class Undecided(ArithmeticError):  # noqa: N818 - an answer, not a fault
+class Undecided(ArithmeticError):
     """The question has no answer for every size of the symbols."""
 
 

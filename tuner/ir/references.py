@@ -29,7 +29,8 @@ def _divide(a: _Any, b: _Any) -> _Any:
 
 def _power(a: _Any, b: _Any) -> _Any:
     if np.issubdtype(a.dtype, np.integer):
-        return np.power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+        wide = np.power(a.astype(np.float64), b.astype(np.float64))
+        return np.asarray(wide, dtype=a.dtype)
     return np.power(a, b.astype(a.dtype))
 
 

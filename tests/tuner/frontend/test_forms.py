@@ -324,5 +324,5 @@ class TestJson:
             [value("x", [2], F32), value("c", [], TensorProto.BOOL)],
             "y",
         )
-        with pytest.raises(UnsupportedModel, match="then_branch|else_branch"):
+        with pytest.raises(UnsupportedModel, match=r"then_branch|else_branch"):
             to_json(made.SerializeToString())

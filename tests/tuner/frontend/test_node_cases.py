@@ -63,8 +63,8 @@ def _problems(case: Any, graph: Graph, inputs: list[Any]) -> Iterator[str]:
     }
     results = evaluate(graph, feeds)
     outputs = [value.name for value in case.model.graph.output]
-    for name, wanted in zip(outputs, map(_plain, case.data_sets[0][1]), strict=True):
-        got = results[name]
+    for name, array in zip(outputs, case.data_sets[0][1], strict=True):
+        got, wanted = results[name], _plain(array)
         loose = got.dtype == np.float16
         if wanted.dtype.name == "bfloat16":
             got, wanted, loose = from_bf16(got), wanted.astype(np.float32), True
