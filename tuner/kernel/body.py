@@ -396,19 +396,25 @@ class Body:
             shifted(index, -b) for index, b in zip(key.map, before, strict=True)
         )
         mine: Guards = ()
+        is_outside = False
         for index, extent in zip(place, self.shape(source), strict=True):
             low, high = self.space.bounds(index)
+            is_outside = is_outside or high < 0 or low >= extent
             if low < 0 or high >= extent:
                 mine = joined(mine, Guard(index, 0, extent))
+        other = self._filler(node, key)
+        if is_outside:
+            yield []
+            return other
         (number,) = yield [Key(source, place, _all(key.guards, mine))]
-        if not mine:
-            return number
+        return self._select(mine, number, other) if mine else number
+
+    def _filler(self, node: Node, key: Key) -> int:
         dtype = self.graph.types[key.tensor].dtype
         filler = literal(np.asarray(node.attributes["value"]), DType.F64)
         if not dtype.is_float:
             filler = int(filler)
-        other = self.add(Constant(filler), HELD[dtype], 0, 0)
-        return self._select(mine, number, other)
+        return self.add(Constant(filler), HELD[dtype], 0, 0)
 
     def _select(self, guards: Guards, chosen: int, other: int) -> int:
         first, second = self.values[chosen], self.values[other]

@@ -101,10 +101,18 @@ class Ties:
             self.found[source] = self._space.reshape(
                 self._space.axes, self._extents, self._shape(source)
             )
-            self._back()
-            self._forth()
-            self._back()
+            self._spread()
+        if not all(self._is_done(node) for node in self._graph.nodes):
+            self._spread()
         return self.found
+
+    def _is_done(self, node: Node) -> bool:
+        return node.name not in self._framed or node.outputs[0] in self.found
+
+    def _spread(self) -> None:
+        self._back()
+        self._forth()
+        self._back()
 
     def _shape(self, tensor: str) -> tuple[int, ...]:
         return self._graph.types[tensor].static_shape

@@ -16,11 +16,12 @@ from tuner.kernel.index import (
     Map,
     Refine,
     Space,
-    flatten,
     refined,
+    shifted,
     strides_of,
 )
 from tuner.kernel.nest import Group, Kind, Load, LoopNest, Select, Store, Tensor
+from tuner.kernel.pieces import Box, Pieces, Splitter, covers
 from tuner.plan import Family
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ INNER_POINTS: Final = 32
 """Fewest inner points for which the loops are cut in outer and inner."""
 THREAD_PER_ROW_ELEMENTS: Final = 32
 """Rows up to this long are walked by one thread each."""
+FEWEST_COLUMNS: Final = 16
+"""Fewer rows than this do not fill a vector of threads that own one each."""
 _REFINEMENTS: Final = 64
 
 
@@ -52,11 +55,21 @@ def lower(graph: Graph) -> LoopNest:
     outputs = [name for name in graph.outputs if graph.types[name].elements]
     groups: list[Group] = []
     if family is Family.REDUCTION and outputs:
-        group, outputs = _reduction(graph, slots, outputs)
+        group, left = _reduction(graph, slots, outputs)
         groups.append(group)
-    for names in _alike(graph, outputs):
-        groups.append(_pointwise(graph, slots, names))  # noqa: PERF401
+        whole = [name for name, box in left if box.extents == _shape(graph, name)]
+        groups += [
+            _box(graph, slots, name, box)
+            for name, box in left
+            if box.extents != _shape(graph, name)
+        ]
+        outputs = whole
+    groups += [_pointwise(graph, slots, names) for names in _alike(graph, outputs)]
     return LoopNest(family=family, tensors=tensors, groups=tuple(groups))
+
+
+def _shape(graph: Graph, tensor: str) -> tuple[int, ...]:
+    return graph.types[tensor].static_shape
 
 
 def _tensors(graph: Graph) -> tuple[Tensor, ...]:
@@ -125,9 +138,23 @@ def _pointwise(graph: Graph, slots: Mapping[str, int], names: Sequence[str]) -> 
             body.store(name, Key(name, place, ()), place, ())
         return body
 
-    body = _built(extents, build)
-    loops = tuple(range(body.space.loops))
-    outer, inner = _cut(body, loops)
+    return _flat(_built(extents, build))
+
+
+def _box(graph: Graph, slots: Mapping[str, int], name: str, box: Box) -> Group:
+    """A group for a part of an output."""
+
+    def build(space: Space) -> Body:
+        body = Body(graph, slots, space, NO_FRAME)
+        place = tuple(map(shifted, space.axes, box.corner))
+        body.store(name, Key(name, place, ()), place, ())
+        return body
+
+    return _flat(_built(box.extents, build))
+
+
+def _flat(body: Body) -> Group:
+    outer, inner = _cut(body, tuple(range(body.space.loops)))
     return _group(body, Kind.POINTWISE, outer, inner, ())
 
 
@@ -178,30 +205,40 @@ def _cut(body: Body, loops: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int
 
 def _reduction(
     graph: Graph, slots: Mapping[str, int], outputs: Sequence[str]
-) -> tuple[Group, list[str]]:
-    """The group of everything tied to the reductions, and the outputs left over."""
+) -> tuple[Group, list[tuple[str, Box]]]:
+    """The group of everything tied to the reductions, and the boxes left over."""
     segments, framed = choose(graph)
     dependent = _dependent(graph, framed)
-    left: list[str] = []
+    left: list[tuple[str, Box]] = []
 
     def build(space: Space) -> Body:
         left.clear()
         ties = Ties(graph, space, segments, framed).solve()
+        splitter = Splitter(graph, space, ties)
         frame = Frame(ties, framed, _reduced_mask(space, segments))
         body = Body(graph, slots, space, frame)
         for name in outputs:
-            place = ties.get(name)
-            whole = place is not None and _covers(space, place, body.shape(name))
-            if place is not None and whole and _whole_rows(body, place):
-                body.store(name, Key(name, place, ()), place, ())
-            elif name in dependent:
+            pieces = splitter.pieces(name, dependent)
+            if pieces is not None and not _is_reached(body, name, pieces):
+                pieces = None
+            if pieces is None and name in dependent:
                 raise CannotLower(name, "rows of this output cannot be told apart")
-            else:
-                left.append(name)
+            if pieces is None:
+                pieces = splitter.whole(name)
+            for place in pieces.places:
+                key = Key(name, place.map, place.guards)
+                body.store(name, key, place.map, place.guards)
+            left.extend((name, box) for box in pieces.boxes)
         return body
 
     body = _built([s.extent for s in segments], build)
     return _arranged(body), list(left)
+
+
+def _is_reached(body: Body, name: str, pieces: Pieces) -> bool:
+    """Whether pieces cover an output, and each place tells rows apart."""
+    rows_apart = all(_whole_rows(body, place.map) for place in pieces.places)
+    return rows_apart and covers(body.space, pieces, body.shape(name))
 
 
 def _dependent(graph: Graph, framed: frozenset[str]) -> set[str]:
@@ -218,19 +255,6 @@ def _reduced_mask(space: Space, segments: Sequence[Segment]) -> int:
         if segment.reduced:
             mask |= sum(1 << atom for atom in atoms)
     return mask
-
-
-def _covers(space: Space, place: Map, shape: tuple[int, ...]) -> bool:
-    """Whether the points of the loops reach every element exactly once."""
-    index = flatten(place, shape)
-    if index.constant or any(atom >= space.loops for atom, _ in index.terms):
-        return False
-    running = 1
-    for coefficient, atom in sorted((c, a) for a, c in index.terms):
-        if coefficient != running:
-            return False
-        running *= space.atoms[atom].extent
-    return running == math.prod(shape)
 
 
 def _whole_rows(body: Body, place: Map) -> bool:
@@ -262,6 +286,8 @@ def _by_columns(body: Body, kept: Sequence[int], reduced: Sequence[int]) -> bool
     length = math.prod(atoms[loop].extent for loop in reduced)
     if length <= THREAD_PER_ROW_ELEMENTS and rows > length:
         return True
+    if rows < FEWEST_COLUMNS:
+        return False
     score = 0
     for value in body.values:
         if isinstance(value.what, Load) and value.loops & body.frame.reduced:

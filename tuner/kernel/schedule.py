@@ -47,9 +47,7 @@ def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:
     return all(
         not mapping.is_persistent
         or _can_keep(group, mapping.items * mapping.vector, device)
-        for group, mapping in zip(
-            nest.groups, map_groups(nest, schedule), strict=True
-        )
+        for group, mapping in zip(nest.groups, map_groups(nest, schedule), strict=True)
     )
 
 
@@ -202,9 +200,7 @@ def _default_column(nest: LoopNest, device: Device) -> Schedule:
     points = group.outer_points * group.inner_points
     wanted = 2048 * device.multiprocessors // max(points, 1)
     teams = min(32, max(1, power_above(wanted)), power_above(group.serial_points))
-    return Schedule.of(
-        threads=lanes * teams, lanes=lanes, vector=1, repeat=1, unroll=4
-    )
+    return Schedule.of(threads=lanes * teams, lanes=lanes, vector=1, repeat=1, unroll=4)
 
 
 def _column_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:

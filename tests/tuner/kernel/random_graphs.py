@@ -9,7 +9,8 @@ from tests.tuner.kernel.builder import Builder
 from tuner.ir.graph import Graph
 from tuner.ir.types import DType
 
-_UNARY = ("tanh", "neg", "abs", "relu", "sigmoid", "erf", "sin")
+_UNARY = ("tanh", "neg", "abs", "relu", "sigmoid", "erf")
+_WHOLE_UNARY = ("neg", "abs", "relu", "sign")
 _BINARY = ("add", "sub", "mul", "maximum", "minimum")
 _EXTENTS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 33, 48, 64, 100, 128)
 _MOST = 40_000
@@ -62,7 +63,8 @@ class _Random:
         return self.rng.choice(self.pool[-3:])
 
     def _unary(self, x: str) -> str:
-        return self.b.op(self.rng.choice(_UNARY), x)
+        ops = _UNARY if self.dtype.is_float else _WHOLE_UNARY
+        return self.b.op(self.rng.choice(ops), x)
 
     def _binary(self, x: str) -> str:
         op = self.rng.choice(_BINARY)
@@ -77,7 +79,8 @@ class _Random:
             fitting = [y for y in self.pool if _broadcasts(b.shape(y), shape)]
             return rng.choice([x, *fitting])
         if kind < 0.6:
-            return b.constant(rng.choice((0.5, -1.25, 3.0)), self.dtype)
+            values = (0.5, -1.25, 3.0) if self.dtype.is_float else (1, 2, 3)
+            return b.constant(rng.choice(values), self.dtype)
         cut = rng.randint(0, len(shape))
         partner = [n if rng.random() < 0.7 else 1 for n in shape[cut:]]
         return b.input(*partner, dtype=self.dtype)
@@ -169,7 +172,7 @@ class _Random:
         rank = len(self.b.shape(x))
         before = tuple(self.rng.choice((0, 0, 1, 3)) for _ in range(rank))
         after = tuple(self.rng.choice((0, 0, 1, 2)) for _ in range(rank))
-        return self.b.op("pad", x, before=before, after=after, value=0.5)
+        return self.b.op("pad", x, before=before, after=after, value=2.0)
 
     def _gather(self, x: str) -> str:
         rng, b = self.rng, self.b

@@ -56,7 +56,8 @@ class Collectives:
         self.functions[name] = "\n".join([f"{head} {{", *body, "}"])
         if not uses_shared:
             return f"{name}({value}, lane, team)"
-        self._need(dtype, mapping.lanes * mapping.teams)
+        share = 1 if fallback else width
+        self._need(dtype, mapping.lanes * mapping.teams // share)
         return f"{name}({value}, lane, team, shared_{dtype.value})"
 
     def across_teams(self, op: str, dtype: DType, value: str) -> str:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tuner.kernel.render.lines import Lines
 
 _COMPONENTS: Final = "xyzw"
+_LEVEL_STEPS: Final = 128
+"""Terms of a long floating-point sum that are added up by themselves first."""
 
 
 class GroupText:
@@ -57,6 +59,7 @@ class GroupText:
         self.lines = lines
         self.collectives = Collectives(mapping, dialect)
         self.index_type = dialect.index[nest.index_bits]
+        self._sums = "a"
 
     # Loops
 
@@ -160,14 +163,58 @@ class GroupText:
             self._kept_pass(each, condition)
             if guarded:
                 self.lines.close()
-        else:
-            if mapping.unroll > 1:
-                self.lines.add(self.dialect.unroll.format(n=mapping.unroll))
-            kind = self.index_type
-            self.lines.open(f"for ({kind} p = {first}; p < {end}; p += {step})")
-            self._values(each.values)
-            self._accumulate(each)
-            self._stores(each.stores, condition)
+            self.lines.close()
+            return
+        self._walk(each, "p", (first, end, step), condition)
+
+    def _walk(
+        self, each: Pass, name: str, span: tuple[str, int, int], condition: str
+    ) -> None:
+        """A loop over walked points, ``for (name = first; name < end; += step)``.
+
+        Long floating-point sums are added up in two levels, so that their rounding
+        error grows with the root of the length of either (N. Higham, "The accuracy
+        of floating point summation", SIAM J. Sci. Comput. 14, 1993).
+        """
+        first, end, step = span
+        if not self._is_long(each, end // step):
+            self._loop(each, name, (first, str(end), step), condition)
+            return
+        stride = _LEVEL_STEPS * step
+        kind = self.index_type
+        self.lines.open(f"for ({kind} base = 0; base < {end}; base += {stride})")
+        self._declare("stop", f"base + {stride} < {end} ? base + {stride} : {end}")
+        self._sums = "s"
+        self._start(each)
+        self._loop(each, name, (f"base + {first}", "stop", step), condition)
+        self._sums = "a"
+        for reduction in each.reductions:
+            op = self.group.reductions[reduction]
+            for copy in range(self._accumulators()):
+                total = self._partial(reduction, copy)
+                parts = (total, total.replace("a", "s", 1))
+                text = joined(op.op, op.dtype, parts, self.dialect)
+                self.lines.add(f"{total} = {text};")
+        self.lines.close()
+
+    def _is_long(self, each: Pass, steps: int) -> bool:
+        sums = (self.group.reductions[number] for number in each.reductions)
+        return steps > 2 * _LEVEL_STEPS and any(
+            each.op == "reduce_sum" and each.dtype.is_float for each in sums
+        )
+
+    def _loop(
+        self, each: Pass, name: str, span: tuple[str, str, int], condition: str
+    ) -> None:
+        first, end, step = span
+        if self.mapping.unroll > 1:
+            self.lines.add(self.dialect.unroll.format(n=self.mapping.unroll))
+        self.lines.open(
+            f"for ({self.index_type} {name} = {first}; {name} < {end}; {name} += {step})"
+        )
+        self._values(each.values)
+        self._accumulate(each)
+        self._stores(each.stores, condition)
         self.lines.close()
 
     def _kept_pass(self, each: Pass, condition: str) -> None:
@@ -239,17 +286,9 @@ class GroupText:
             self._levels(done + 1, each.stage, one)
             done = each.stage
             self._start(each)
-            if mapping.unroll > 1:
-                self.lines.add(self.dialect.unroll.format(n=mapping.unroll))
             first = "team" if mapping.teams > 1 else "0"
-            kind, end = self.index_type, self.group.serial_points
-            self.lines.open(
-                f"for ({kind} r = {first}; r < {end}; r += {mapping.teams})"
-            )
-            self._values(each.values)
-            self._accumulate(each)
-            self._stores(each.stores, condition)
-            self.lines.close()
+            span = (first, self.group.serial_points, mapping.teams)
+            self._walk(each, "r", span, condition)
             for reduction in each.reductions:
                 self._join_teams(reduction)
         self._levels(done + 1, self._stages(), one)
@@ -269,8 +308,8 @@ class GroupText:
 
     def _partial(self, reduction: int, copy: int) -> str:
         if self._accumulators() == 1:
-            return f"a{reduction}"
-        return f"a{reduction}_{copy}"
+            return f"{self._sums}{reduction}"
+        return f"{self._sums}{reduction}_{copy}"
 
     def _start(self, each: Pass) -> None:
         for reduction in each.reductions:
