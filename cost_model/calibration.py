@@ -40,7 +40,7 @@ MIN_COPIES: Final = 6
 """Four unknowns and a spare or two."""
 
 
-class CannotCalibrate(ValueError):  # noqa: N818 - the message says what is wrong
+class CannotCalibrate(ValueError):
     """The samples do not determine a device."""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ALIASES", "DEVICES", "UnknownDevice", "cpu", "find"]
 
 
-class UnknownDevice(KeyError):  # noqa: N818 - the message says what is wrong
+class UnknownDevice(KeyError):
     """No device of the catalogue has this name."""
 
     def __init__(self, name: str) -> None:

@@ -79,7 +79,7 @@ _SOURCES: Final[Mapping[str, str]] = MappingProxyType({
     "saturation_threads_per_multiprocessor": "lanes of 32 bits in a vector",
     "launch_seconds": "measured: 5 to 7 us a launch of 16 to 64 work-groups",
     "graph_launch_seconds": "OpenCL command buffers gain nothing over plain enqueues",
-    "launch_floor_seconds": "measured: 3.0 us for one work-group, less the noise",
+    "launch_floor_seconds": "measured: 2.4 us for one work-group, less the noise",
     "library_launch_seconds":
         "assumption: 10 us to wait for the queue, 2 us for a session run",
     "library_operator_seconds":
@@ -155,7 +155,7 @@ def cpu(name: str = "CPU", instruction_set: str = "avx512", threads: int = 2) ->
         saturation_threads_per_multiprocessor=vector,
         launch_seconds=6.5e-6,
         graph_launch_seconds=6.5e-6,
-        launch_floor_seconds=2.5e-6,
+        launch_floor_seconds=1.5e-6,
         library_launch_seconds=12e-6,
         library_operator_seconds=2e-6,
         library_floor_seconds=1.5e-6,

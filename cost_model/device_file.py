@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class InvalidDevice(ValueError):  # noqa: N818 - the message says what is wrong
+class InvalidDevice(ValueError):
     """A device file cannot be used; the message names the field and its range."""
 
     def __init__(self, where: str, what: str) -> None:

@@ -161,8 +161,11 @@ def _ideal(work: Work, evidence: Evidence) -> Estimate:
 
 def _launch_seconds(work: Work, device: Device, launch_mode: LaunchMode) -> float:
     if work.library_calls:
-        operators = work.library_calls * device.library_operator_seconds
-        return device.library_launch_seconds + operators
+        each = device.library_operator_seconds
+        if launch_mode == "graph":
+            # A recorded library call is replayed launch by launch, like ours.
+            each = min(each, device.graph_launch_seconds)
+        return device.library_launch_seconds + work.library_calls * each
     if launch_mode == "graph":
         return device.graph_launch_seconds
     return device.launch_seconds

@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from cost_model.device import Device
 
 
+MIB = 1 << 20
+H100_TABLE = (
+    (8 << 10, 1.4),
+    (1 * MIB, 179),
+    (4 * MIB, 639),
+    (16 * MIB, 1584),
+    (64 * MIB, 2343),
+    (1024 * MIB, 3126),
+)
+"""Bytes moved by a copy, and the published bandwidth in GiB/s."""
+
+
 def gpu(**changes: object) -> Device:
     """An H100 with some numbers changed."""
     return replace(find("h100-sxm"), **changes)  # type: ignore[arg-type]
