@@ -63,7 +63,7 @@ def kendall_tau(predicted: Sequence[float], measured: Sequence[float]) -> float:
 def relative_errors(
     predicted: Sequence[float], measured: Sequence[float]
 ) -> ErrorQuantiles:
-    """Relative errors of positive, measured times; `mean` is the MAPE.
+    """Relative errors of positive, measured times; `mean` is the usual mean of them.
 
     Raises:
         ValueError: no pair, different lengths, or a measured time that is not positive.
@@ -77,7 +77,7 @@ def relative_errors(
     )
 
 
-def mape(predicted: Sequence[float], measured: Sequence[float]) -> float:
+def mean_relative_error(predicted: Sequence[float], measured: Sequence[float]) -> float:
     """Mean absolute percentage error as a share: 0.2 is 20 %."""
     return float(_errors(predicted, measured).mean())
 

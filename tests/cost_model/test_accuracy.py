@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cost_model.accuracy import (
     kendall_tau,
-    mape,
+    mean_relative_error,
     relative_errors,
     sign_accuracy,
     top_k_regret,
@@ -57,7 +57,7 @@ def test_relative_errors_of_a_known_case() -> None:
     assert errors.median == pytest.approx(0.1)
     assert errors.worst == pytest.approx(0.2)
     assert errors.median <= errors.ninetieth <= errors.worst
-    assert mape([1.1, 0.8, 1.0], [1.0, 1.0, 1.0]) == pytest.approx(0.1)
+    assert mean_relative_error([1.1, 0.8, 1.0], [1.0, 1.0, 1.0]) == pytest.approx(0.1)
 
 
 def test_regret_is_what_the_chosen_one_loses() -> None:
@@ -92,4 +92,4 @@ def test_sides_of_different_length_are_refused() -> None:
 def test_a_measured_time_of_zero_is_refused() -> None:
     """Relative errors need positive times."""
     with pytest.raises(ValueError, match="must be positive"):
-        mape([1.0], [0.0])
+        mean_relative_error([1.0], [0.0])
