@@ -15,6 +15,7 @@ from tuner import document, pipeline
 from tuner.errors import InvalidOption
 from tuner.keys import PlanKey
 from tuner.plan import Options, Pin, Plan
+from tuner.runtime import cuda
 
 Form = Literal["onnx", "json"]
 
@@ -137,8 +138,11 @@ def target_of(device: str) -> Device:
 
     Raises:
         UnknownTarget: nothing of this name can be measured on.
+        DeviceUnavailable: it is a GPU that is not there.
     """
-    kind = device.partition(":")[0]
+    kind, _, number = device.partition(":")
+    if kind == "cuda" and (number or "0").isdecimal():
+        return pipeline.resolve_target(cuda.architecture(int(number or "0")))
     # The null device answers for the processor, with times that it makes up.
     return pipeline.resolve_target("cpu" if kind in {"cpu", "null"} else kind)
 

@@ -261,8 +261,10 @@ def page(
     """Jobs, the newest first.
 
     Args:
+        session: where to look.
         state: only jobs in this state.
         before: id of a job; only older ones are given.
+        limit: at most so many.
     """
     query = select(JobRow).order_by(JobRow.created_at.desc(), JobRow.id.desc())
     if state is not None:
@@ -346,6 +348,10 @@ def finish(
     """End an active job; a job that has ended stays as it is.
 
     Args:
+        session: a writing session.
+        id_: the job.
+        state: how it ends.
+        now: the present moment.
         error: problem+json, for a failed job.
         summary: what the `done` event says besides the state.
     """
@@ -411,8 +417,11 @@ def events(
     """Events of a job in order.
 
     Args:
+        session: where to look.
+        id_: the job.
         after: only events with a greater number.
         types: only these types; empty means all.
+        limit: at most so many.
     """
     query = (
         select(EventRow)

@@ -36,7 +36,7 @@ def serving(folder: Path, device: str) -> Iterator[tuple[httpx.Client, int]]:
     """A running service and its process id; it is killed in the end."""
     port = free_port()
     environment = {
-        **os.environ,  # noqa: TID251 - what the child gets
+        **os.environ,
         "XDG_DATA_HOME": str(folder),
         "FUSEPLAN_DEVICE": device,
         "FUSEPLAN_LOG_LEVEL": "warning",
