@@ -31,8 +31,8 @@ from tuner.plan import (
 )
 from tuner.pricing import Priced, price
 
-Compile = Callable[[Source], Resources | None]
-"""Asks a target's real compiler for the resources of a CUDA source."""
+Compile = Callable[[Sequence[Source]], Sequence[Resources | None]]
+"""Asks a target's real compiler for the resources of CUDA sources."""
 
 _RANK: Final = (Evidence.ANALYTIC, Evidence.COMPILED, Evidence.MEASURED)
 
@@ -95,6 +95,18 @@ def bound_to(source: Source, names: Mapping[str, str]) -> Source:
     return replace(source, arguments=arguments)
 
 
+_MadeKey = tuple[str, Schedule | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """A distinct kernel under one schedule: price, texts, compiler's word."""
+
+    priced: Priced
+    sources: tuple[Source, ...]
+    resources: Resources | None = None
+
+
 class Assembler:
     """Makes planned kernels of one graph; equal kernels are rendered once."""
 
@@ -104,15 +116,13 @@ class Assembler:
         device: Device,
         options: Options,
         *,
-        compile_source: Compile | None = None,
+        compile_sources: Compile | None = None,
     ) -> None:
         self.graph = graph
         self.device = device
         self.options = options
-        self._compile = compile_source
-        self._made: dict[
-            object, tuple[Priced, tuple[Source, ...], Resources | None]
-        ] = {}
+        self._compile = compile_sources
+        self._made: dict[_MadeKey, _Made] = {}
         self._forms: dict[tuple[Region, Family], KernelForm] = {}
 
     def form(self, choice: Choice) -> KernelForm:
@@ -122,64 +132,81 @@ class Assembler:
             self._forms[key] = kernel_form(self.graph, choice.region, choice.family)
         return self._forms[key]
 
-    def kernel(self, index: int, choice: Choice, tuned: Tuned | None) -> PlannedKernel:
-        """One kernel of the plan."""
-        form = self.form(choice)
-        schedule = tuned.schedule if tuned else None
-        priced, sources, resources = self._make(form, choice.family, schedule)
+    def kernels(
+        self, choices: Sequence[Choice], tuned: Mapping[str, Tuned]
+    ) -> tuple[PlannedKernel, ...]:
+        """Kernels in launch order, each distinct one rendered and compiled once."""
+        forms = [self.form(choice) for choice in choices]
+        wanted = {}
+        for form, choice in zip(forms, choices, strict=True):
+            best = tuned.get(form.fingerprint)
+            key = (form.fingerprint, best.schedule if best else None)
+            wanted[key] = (form, choice.family)
+        new = {key: found for key, found in wanted.items() if key not in self._made}
+        for key, (form, family) in new.items():
+            self._made[key] = self._make(form, family, key[1])
+        self._compile_new(new)
+        return tuple(
+            self._kernel(i, choice, form, tuned.get(form.fingerprint))
+            for i, (choice, form) in enumerate(zip(choices, forms, strict=True))
+        )
+
+    def _kernel(
+        self, index: int, choice: Choice, form: KernelForm, tuned: Tuned | None
+    ) -> PlannedKernel:
+        made = self._made[form.fingerprint, tuned.schedule if tuned else None]
         moved = traffic(self.graph, choice.region)
-        estimate = priced.estimate
+        estimate = made.priced.estimate
         return PlannedKernel(
             name=f"k{index}",
             family=choice.family,
             region=choice.region,
             inputs=extract(self.graph, choice.region).inputs,
             fingerprint=form.fingerprint,
-            schedule=priced.schedule,
-            sources=tuple(bound_to(source, form.names) for source in sources),
+            schedule=made.priced.schedule,
+            sources=tuple(bound_to(source, form.names) for source in made.sources),
             estimate=estimate,
-            traffic_bytes=sum(moved.reads.values()) + sum(moved.writes.values()),
+            traffic_bytes=moved.total_bytes,
             evidence=Evidence.MEASURED if tuned else estimate.evidence,
-            resources=resources,
+            resources=made.resources,
             measurement=tuned.measurement if tuned else None,
         )
 
     def _make(
         self, form: KernelForm, family: Family, schedule: Schedule | None
-    ) -> tuple[Priced, tuple[Source, ...], Resources | None]:
-        key = (form.fingerprint, schedule)
-        if key not in self._made:
-            self._made[key] = self._make_new(form, family, schedule)
-        return self._made[key]
-
-    def _make_new(
-        self, form: KernelForm, family: Family, schedule: Schedule | None
-    ) -> tuple[Priced, tuple[Source, ...], Resources | None]:
-        device, options = self.device, self.options
-        priced = price(form.graph, family, device, options, schedule=schedule)
+    ) -> _Made:
+        priced = price(form.graph, family, self.device, self.options, schedule=schedule)
         if priced is None:
             raise InternalError(form.fingerprint, "a chosen kernel cannot be lowered")
-        if family not in GENERATED:
-            return priced, (), None
-        sources = kernel_sources(form, priced.schedule)
-        resources = self._resources(sources)
-        if resources is not None:
-            again = price(
+        sources = kernel_sources(form, priced.schedule) if family in GENERATED else ()
+        return _Made(priced=priced, sources=sources)
+
+    def _compile_new(self, new: Mapping[_MadeKey, tuple[KernelForm, Family]]) -> None:
+        """Put the compiler's registers and spills into new kernels' estimates."""
+        if self._compile is None:
+            return
+        asked = [key for key in new if self._made[key].sources]
+        found = self._compile([_cuda(self._made[key].sources) for key in asked])
+        for key, resources in zip(asked, found, strict=True):
+            if resources is None:
+                continue
+            form, family = new[key]
+            priced = price(
                 form.graph,
                 family,
-                device,
-                options,
-                schedule=priced.schedule,
+                self.device,
+                self.options,
+                schedule=self._made[key].priced.schedule,
                 resources=resources,
             )
-            priced = again or priced
-        return priced, sources, resources
+            assert priced is not None
+            self._made[key] = replace(
+                self._made[key], priced=priced, resources=resources
+            )
 
-    def _resources(self, sources: Sequence[Source]) -> Resources | None:
-        if self._compile is None:
-            return None
-        cuda = next(source for source in sources if source.language == "cuda")
-        return self._compile(cuda)
+
+def _cuda(sources: Sequence[Source]) -> Source:
+    return next(source for source in sources if source.language == "cuda")
 
 
 def assemble(
@@ -194,10 +221,7 @@ def assemble(
         tuned: best known schedule by kernel fingerprint.
     """
     choices = solution.partition.choices
-    kernels = tuple(
-        assembler.kernel(i, choice, tuned.get(assembler.form(choice).fingerprint))
-        for i, choice in enumerate(choices)
-    )
+    kernels = assembler.kernels(choices, tuned)
     graph = assembler.graph
     return Plan(
         graph=graph,

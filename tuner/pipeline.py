@@ -12,6 +12,7 @@ from typing import Final
 from cost_model.catalog import ALIASES, DEVICES, UnknownDevice, find
 from cost_model.device import Device
 from tuner.assembly import Assembler, Compile, Tuned, assemble, limits_for
+from tuner.compilation import compiler_for
 from tuner.errors import ConstraintsUnsatisfiable, UnknownTarget
 from tuner.fusion.baselines import unfused
 from tuner.fusion.partition import Solution, solve
@@ -65,7 +66,7 @@ class Planner:
     model: Model
     device: Device
     options: Options
-    compile_source: Compile | None = None
+    compile_sources: Compile | None = None
     time_limit_seconds: float = TIME_LIMIT_SECONDS
     clock: Callable[[], float] = perf_counter
 
@@ -76,7 +77,7 @@ class Planner:
             self.model.graph,
             self.device,
             self.options,
-            compile_source=self.compile_source,
+            compile_sources=self.compile_sources,
         )
 
     def price(self, region: Region, family: Family) -> float:
@@ -144,15 +145,17 @@ def make_plan(
     options: Options,
     *,
     time_limit_seconds: float = TIME_LIMIT_SECONDS,
-    compile_source: Compile | None = None,
 ) -> Plan:
-    """An analytic plan, or one with compiled evidence when a compiler is given."""
+    """A plan from the cost model alone.
+
+    For a GPU, registers and spills come from NVRTC where it is installed.
+    """
     device = target if isinstance(target, Device) else resolve_target(target)
     planner = Planner(
         model=model,
         device=device,
         options=options,
-        compile_source=compile_source,
+        compile_sources=compiler_for(device, options),
         time_limit_seconds=time_limit_seconds,
     )
     return planner.plan(planner.solve())

@@ -7,9 +7,9 @@ under a key that holds structure, attributes and types, but no names.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Final, cast
 
 from cost_model.device import Device
 from cost_model.estimate import Estimate, Evidence
@@ -28,6 +28,9 @@ from tuner.plan import GENERATED, Family, Options, Resources, Schedule
 
 LIBRARY_SCHEDULE = Schedule.of()
 """A library call has no knobs of ours."""
+
+_FUSED_BEHIND_CONV: Final = 2
+"""ONNX Runtime's FusedConv takes a sum and an activation (`conv_add_act_fusion.cc`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,23 +179,26 @@ def _predict(
 def library_work(small: Graph, device: Device) -> Work:
     """Work of a library call that runs a small graph, operator by operator.
 
-    Views are free. An element-wise operator that directly follows a convolution, or a
-    matrix product's bias, runs inside it; every other tensor between two operators
-    passes through memory.
+    Views are free. What runs inside another operator costs no call and no traffic of
+    its own: on a GPU every epilogue (legality lets only those through that the library
+    fuses), on a CPU what ONNX Runtime fuses: up to two element-wise operators behind a
+    convolution, and a bias behind a matrix product. Every other tensor between two
+    operators passes through memory.
     """
     operations_by_pipe: dict[Pipe, float] = {}
-    calls = 0
+    nodes = [node for node in small.nodes if node.op != "reshape"]
+    inside = _fused(small, nodes, device)
     internal = 0
     delivered = set(small.outputs)
-    for node in small.nodes:
-        if node.op == "reshape":
-            continue
-        calls += 1
+    for node in nodes:
         for pipe, count in _node_operations(small, node).items():
             operations_by_pipe[pipe] = operations_by_pipe.get(pipe, 0.0) + count
         for out in node.outputs:
-            if out not in delivered and not _absorbed(small, node, out):
+            readers = small.consumers.get(out, ())
+            absorbed = len(readers) == 1 and readers[0].name in inside
+            if out not in delivered and not absorbed:
                 internal += 2 * small.types[out].bytes
+    calls = len(nodes) - len(inside)
     accesses = [_whole(small, name) for name in _read(small)]
     accesses += [_whole(small, name, is_write=True) for name in small.outputs]
     elements = sum(small.types[name].elements for name in small.outputs)
@@ -236,12 +242,32 @@ def _needed_bytes(small: Graph, name: str) -> int:
     return min(kind.bytes, taken)
 
 
-def _absorbed(small: Graph, node: Node, out: str) -> bool:
-    """Whether the library computes the one reader of a tensor on the fly."""
-    readers = small.consumers.get(out, ())
-    if len(readers) != 1 or OPS[readers[0].op].pattern is not Pattern.ELEMENTWISE:
+def _fused(small: Graph, nodes: Sequence[Node], device: Device) -> frozenset[str]:
+    """Element-wise nodes that the library computes inside the node before them."""
+    chains: dict[str, tuple[Node, ...]] = {}
+    for node in nodes:
+        if OPS[node.op].pattern is not Pattern.ELEMENTWISE:
+            chains[node.name] = (node,)
+            continue
+        for name in node.inputs:
+            before = small.producer(name)
+            chain = chains.get(before.name, ()) if before is not None else ()
+            alone = len(small.consumers.get(name, ())) == 1
+            if chain and alone and _joins(chain, node, device):
+                chains[node.name] = (*chain, node)
+                break
+    return frozenset(name for name, chain in chains.items() if len(chain) > 1)
+
+
+def _joins(chain: tuple[Node, ...], node: Node, device: Device) -> bool:
+    """Whether the library runs a node inside the operators of a chain."""
+    if OPS[chain[0].op].pattern is not Pattern.CONTRACTION:
         return False
-    return node.op == "conv" or (node.op == "matmul" and readers[0].op == "add")
+    if device.kind == "gpu":
+        return True
+    if chain[0].op == "conv":
+        return len(chain) <= _FUSED_BEHIND_CONV
+    return len(chain) == 1 and node.op == "add"
 
 
 def _node_operations(small: Graph, node: Node) -> Mapping[Pipe, float]:
