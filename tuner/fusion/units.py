@@ -37,9 +37,10 @@ class Units:
         for u, mask in enumerate(self.masks):
             for i in bits(mask):
                 self.unit_of[i] = u
-        self.above = tuple(self._lift(mask, view.above) for mask in self.masks)
-        self.below = tuple(self._lift(mask, view.below) for mask in self.masks)
         self.feeders = tuple(self._lift(mask, view.before) for mask in self.masks)
+        readers = tuple(self._lift(mask, view.after) for mask in self.masks)
+        self.above = _closure(self.feeders, readers)
+        self.below = _closure(readers, self.feeders)
         self.weights = tuple(self._weight(mask) for mask in self.masks)
         self.light, self.partners = self._joined()
         self.stored = _stored(view)
@@ -112,6 +113,22 @@ class Units:
         return [(types[n].bytes, g) for n, g in groups.items() if g & (g - 1)]
 
 
+def _closure(near: Sequence[int], far: Sequence[int]) -> tuple[int, ...]:
+    """All that is reached along `near`, whose opposite is `far`; there are no rings."""
+    found = [0] * len(near)
+    missing = [mask.bit_count() for mask in near]
+    ready = [u for u, count in enumerate(missing) if not count]
+    while ready:
+        u = ready.pop()
+        for v in bits(near[u]):
+            found[u] |= found[v] | 1 << v
+        for w in bits(far[u]):
+            missing[w] -= 1
+            if not missing[w]:
+                ready.append(w)
+    return tuple(found)
+
+
 def whole_composites(view: View) -> list[int]:
     """The user's nodes, whole; one that is not convex falls apart into its nodes."""
     groups, covered = [], 0
@@ -137,6 +154,11 @@ def glued(view: View, groups: Sequence[int], profile: Profile) -> list[int]:
     kernel that wrote `t` writes `a` instead if it had it inside, which costs no more
     either, and else drops `v`. A unary node changes no row and adds no order.
 
+    The same holds for a `v` with several operands that are given, and together no more
+    than twice as large as `t`, when the reader is a reduction to less than half of
+    `t`: no second kernel reduces again what one can write, so `t` would be written
+    once and read once.
+
     For other prices this is a rule of the candidate space. Under `full` transposes
     stay free, because to walk through memory in the wrong order is not free there, and
     so do nodes right behind a contraction, because libraries fuse some of them.
@@ -151,7 +173,9 @@ def glued(view: View, groups: Sequence[int], profile: Profile) -> list[int]:
 
     for i in reversed(range(len(view.nodes))):
         own = owner[i]
-        if own.bit_count() > 1 or not _is_cheap_unary(view, i, profile):
+        if own.bit_count() > 1 or not (
+            _is_cheap_unary(view, i, profile) or _is_cheap_before_reduction(view, i)
+        ):
             continue
         readers = {top(owner[r]) for r in bits(view.after[i])}
         if len(readers) != 1 or view.made[i] & view.delivered:
@@ -176,8 +200,8 @@ def _is_cheap_unary(view: View, i: int, profile: Profile) -> bool:
             return False
     elif view.patterns[i] is not Pattern.ELEMENTWISE:
         return False
-    operands = [n for n in dict.fromkeys(view.home[t] for t in node.inputs)]
-    operands = [n for n in operands if not view.is_free(n)]
+    homes = dict.fromkeys(view.home[name] for name in node.inputs)
+    operands = [name for name in homes if not view.is_free(name)]
     if len(operands) != 1:
         return False
     behind = view.index.get(_maker(view, operands[0]))
@@ -187,6 +211,20 @@ def _is_cheap_unary(view: View, i: int, profile: Profile) -> bool:
     narrowing = node.op in ("slice", "gather", "pad")
     result = types[node.outputs[0]].bytes
     return narrowing or types[operands[0]].bytes <= result
+
+
+def _is_cheap_before_reduction(view: View, i: int) -> bool:
+    readers = list(bits(view.after[i]))
+    if view.patterns[i] is not Pattern.ELEMENTWISE or len(readers) != 1:
+        return False
+    types = view.graph.types
+    (reader,) = readers
+    result = types[view.nodes[i].outputs[0]].bytes
+    reduced = types[view.nodes[reader].outputs[0]].bytes
+    if view.patterns[reader] is not Pattern.REDUCTION or 2 * reduced > result:
+        return False
+    read = sum(view.given_bytes[name] for name in view.given[i])
+    return not view.reads[i] and read <= 2 * result
 
 
 def _maker(view: View, tensor: str) -> str:

@@ -121,7 +121,10 @@ def plan(path: Path, profile: Profile = "reference") -> tuple[Graph, Solution]:
     """The plan of least traffic."""
     graph = load(path)
     price = bytes_price(graph)
-    return graph, solve(graph, price, profile=profile, limits=Limits.none())
+    limits = Limits.none()
+    return graph, solve(
+        graph, price, profile=profile, limits=limits, time_limit_seconds=300
+    )
 
 
 def judge(path: Path) -> Verdict:
