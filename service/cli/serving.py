@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import contextlib
+import os
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from service.cli import inputs, output
+from service.cli.exits import BadArgument
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.types import Receive, Scope, Send
 
 _GRACE_SECONDS: Final = 5
 """How long open streams may last after an interrupt."""
@@ -46,7 +56,7 @@ def serve(
     """Answer over HTTP, show the dashboard, and tune beside it."""
     import uvicorn
 
-    from service.app import create_app
+    from service.app import configure_logging, create_app
 
     given = inputs.settings(
         host=host,
@@ -55,23 +65,84 @@ def serve(
         worker=False if no_worker else None,
         database_url=database_url,
     )
-    application = create_app(given)
-    output.note(f"fuseplan: {given.address} (database {given.url})")
-    uvicorn.run(
-        application,
-        host=given.host,
-        port=given.port,
-        log_config=None,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-    )
+    configure_logging(given)
+    application = Remembering(create_app(given))
+    with listening(given.host, given.port) as listener:
+        bound = listener.getsockname()[1]
+        output.note(f"fuseplan: http://{given.host}:{bound} (database {given.url})")
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            log_level="critical",  # errors are told once: by us, or by our own log
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        server = uvicorn.Server(config)
+        with contextlib.suppress(SystemExit):  # how the server ends a failed start
+            server.run(sockets=[listener])
+    if application.error is not None:
+        raise application.error
+
+
+class Remembering:
+    """An application that keeps the error which ended its start.
+
+    The server logs such an error and ends; a command has to tell it as its own.
+    """
+
+    def __init__(self, application: FastAPI) -> None:
+        self._application = application
+        self.error: Exception | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on."""
+        try:
+            await self._application(scope, receive, send)
+        except Exception as error:
+            if scope["type"] == "lifespan":
+                self.error = error
+            raise
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address.
+
+    Raises:
+        BadArgument: the address is taken, or is none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise BadArgument(
+            f"{host}:{port}",
+            f"cannot be listened on: {os.strerror(error.errno or 0)}",
+            hint="choose another --port, or stop what listens there",
+        ) from error
 
 
 def worker(
     device: Annotated[
         str | None, typer.Option("--device", "-d", help="Device to measure on.")
     ] = None,
+    database_url: Annotated[
+        str | None, typer.Option("--database-url", help="SQLAlchemy address.")
+    ] = None,
 ) -> None:
-    """Tune what the service has queued, on one device."""
+    """Tune what the service has queued, on one device, until told to end."""
+    from service.app import configure_logging, run_worker
+
+    given = inputs.settings(device=device, database_url=database_url)
+    configure_logging(given)
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    output.note(f"fuseplan: tuning on {given.device} (database {given.url})")
+    run_worker(given, lambda: _wait(told))
+
+
+def _wait(told: threading.Event) -> None:
+    """Wait for SIGTERM; an interrupt ends the wait as an exception."""
+    while not told.wait(0.5):
+        pass
 
 
 def upgrade(

@@ -45,6 +45,18 @@ def device_count() -> int:
         return 0
 
 
+def architecture(index: int) -> str:
+    """Architecture of the GPU of that number, as "sm_90"; opens no context.
+
+    Raises:
+        DeviceUnavailable: CuPy, the driver or the GPU is not there.
+    """
+    count = device_count()
+    if index >= count:
+        raise DeviceUnavailable(f"cuda:{index}", f"{count} GPUs found", hint=_CURE)
+    return f"sm_{_load().cuda.Device(index).compute_capability}"
+
+
 class CudaBackend:
     """One GPU with one stream."""
 
