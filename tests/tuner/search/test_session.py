@@ -134,9 +134,7 @@ def test_the_budget_of_trials_is_kept(model: Model, runner: NullRunner) -> None:
     assert len(kernel_items(run(tuning, runner))) <= 5
 
 
-def test_a_tuned_plan_that_lost_is_not_kept(
-    model: Model, runner: NullRunner
-) -> None:
+def test_a_tuned_plan_that_lost_is_not_kept(model: Model, runner: NullRunner) -> None:
     """When the unfused plan is surely faster as a whole, it is the plan."""
     tuning = session(model)
     while (batch := tuning.propose()) is not None:
