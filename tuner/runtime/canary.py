@@ -57,6 +57,7 @@ def sing(backend: Backend) -> None:
     memories = (backend.wrap(given), backend.allocate(result.nbytes))
     backend.fill(memories[1], 0xFF)
     backend.bind(canary(backend.language), memories)()
+    backend.synchronise()
     backend.read(memories[1], result)
     if not np.array_equal(result, 2 * given + 1):
         raise KernelFailed(backend.name, "gives wrong answers to a trivial kernel")

@@ -12,6 +12,7 @@ import ctypes
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -40,19 +41,31 @@ def register_vendors(library_folder: Path = Path(sys.prefix) / "lib") -> bool:
             ctypes.CDLL(str(library_folder / name), mode=ctypes.RTLD_GLOBAL)
     folder = Path(tempfile.mkdtemp(prefix="fuseplan-icd-"))
     (folder / "intel.icd").write_text(f"{runtime}\n")
-    for entry in _vendor_files():
-        (folder / f"system-{entry.name}").write_bytes(entry.read_bytes())
+    for number, library in enumerate(
+        other_vendors((_SYSTEM_VENDORS, *_pocl_folders()))
+    ):
+        (folder / f"other-{number}.icd").write_text(f"{library}\n")
     os.putenv("OCL_ICD_VENDORS", str(folder))
     return True
 
 
-def _vendor_files() -> tuple[Path, ...]:
-    folders = (_SYSTEM_VENDORS, *_pocl_folders())
-    found = (path for folder in folders for path in sorted(folder.glob("*.icd")))
-    return tuple(path for path in found if _RUNTIME not in path.read_text())
+def other_vendors(folders: Sequence[Path]) -> tuple[str, ...]:
+    """Libraries that the vendor files of some folders name.
+
+    A library that lies beside its vendor file is named by its path, since it would
+    not be found from another folder.
+    """
+    files = (path for folder in folders for path in sorted(folder.glob("*.icd")))
+    found = []
+    for path in files:
+        name = path.read_text().strip()
+        if name and _RUNTIME not in name:
+            beside = path.parent / name
+            found.append(str(beside) if beside.exists() else name)
+    return tuple(found)
 
 
 def _pocl_folders() -> tuple[Path, ...]:
-    """Where the wheel `pocl-binary-distribution` keeps its vendor file."""
+    """Where the wheel `pocl-binary-distribution` puts its vendor file."""
     sites = (Path(entry) for entry in sys.path if entry.endswith("site-packages"))
-    return tuple(site / "pocl_binary_distribution" for site in sites)
+    return tuple(site / "pyopencl" / ".libs" for site in sites)

@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 
 from tests.tuner.runtime.graphs import GOOD, exp_add, matmul_add, source
-from tuner.errors import DeviceUnavailable
+from tuner.errors import DeviceUnavailable, KernelFailed
 from tuner.plan import Source
 from tuner.runtime import wire
+from tuner.runtime.bench import Bench
 from tuner.runtime.cuda import device_count
-from tuner.runtime.null import NullRunner
+from tuner.runtime.null import NullBackend, NullRunner
 from tuner.runtime.requests import MeasureRequest
 from tuner.runtime.runner import Runner
+from tuner.runtime.server import reply
 
 
 def _request(kernel: Source | None, **more: Any) -> MeasureRequest:
@@ -154,6 +156,26 @@ def test_devices_that_are_not_there_are_told_apart() -> None:
         pass
     with pytest.raises(DeviceUnavailable, match="no such device"), Runner("tpu"):
         pass
+
+
+class _Fading(NullBackend):
+    """A device that disappears at the first launch of a real kernel."""
+
+    def synchronise(self) -> None:
+        """Nothing comes back."""
+        raise KernelFailed("null", "the device is gone")
+
+
+def test_an_error_that_sticks_is_found_out() -> None:
+    """After a failed run the canary decides whether the child may live on."""
+    request = _request(source("o[i] = 1;", entry="gone"))
+    fading = Bench(_Fading({"gone": lambda arguments: None}))
+    first = reply(fading, request)
+    assert first.answer.failure == "runtime"
+    assert not first.is_healthy
+    broken = reply(Bench(NullBackend()), request)
+    assert broken.answer.failure == "compile"
+    assert broken.is_healthy
 
 
 def test_read_only_mappings_travel() -> None:
