@@ -19,6 +19,8 @@ _CONFIDENCE: Final = 0.95
 _SAMPLE_SECONDS: Final = 1e-3
 _MAX_LAUNCHES: Final = 2000
 _WARM_UP_SECONDS: Final = 5e-3
+_SLOW_SECONDS: Final = 0.1
+"""A kernel that takes so long is warm after one launch."""
 _EARLY_SAMPLES: Final = 3
 CONTENDED_SHARE: Final = 0.05
 """CPU time of other processes, as a share of one core, above which samples count as
@@ -95,6 +97,8 @@ def measure_by_turns(
 def _launches(run: Run) -> int:
     """Warm up, and find how many launches make a sample long enough to time."""
     once = run(1)
+    if once > _SLOW_SECONDS:
+        return 1
     again = max(1, min(int(_WARM_UP_SECONDS / max(once, 1e-7)), _MAX_LAUNCHES))
     each = max(run(again) / again, 1e-8)
     return max(1, min(math.ceil(_SAMPLE_SECONDS / each), _MAX_LAUNCHES))
