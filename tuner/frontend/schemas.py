@@ -28,6 +28,7 @@ class Signature:
         types: attribute type (a number of AttributeProto) by name.
         defaults: value of the attributes that have one.
         required: attributes that must be there.
+        has_body: whether the standard defines it by other operators.
     """
 
     schema: defs.OpSchema
@@ -35,6 +36,7 @@ class Signature:
     types: Mapping[str, int]
     defaults: Mapping[str, AttributeProto]
     required: tuple[str, ...]
+    has_body: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,12 @@ def signature(op: str, domain: str, opset: int) -> Signature | None:
             if a.default_value.name
         },
         required=tuple(name for name, a in attributes.items() if a.required),
+        has_body=_has_body(schema) or (op in _BODY_OF and not domain),
     )
+
+
+def _has_body(schema: Any) -> bool:
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _number(kind: Any) -> int:

@@ -31,7 +31,7 @@ def _power(a: _Any, b: _Any) -> _Any:
     if np.issubdtype(a.dtype, np.integer):
         wide = np.power(a.astype(np.float64), b.astype(np.float64))
         return np.asarray(wide, dtype=a.dtype)
-    return np.power(a, b.astype(a.dtype))
+    return np.asarray(np.power(a, b.astype(a.dtype)))
 
 
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -268,29 +268,39 @@ def _windows(
     return view[(slice(None), slice(None), *outer, *inner)]
 
 
+_CHUNK: Final = 256
+"""Rows that one matrix product of a convolution sums over, about."""
+
+
 def conv(arrays: Arrays, attributes: Attributes) -> tuple[Array, ...]:
     """Grouped convolution (a cross-correlation) over any number of spatial axes.
 
-    One matrix product for each position of the kernel.
+    A sum of matrix products, each over some positions of the kernel.
     """
     data: _Any = arrays[0]
     weights: _Any = arrays[1]
     kinds = [TensorType(dtype=DType.F32, shape=a.shape) for a in (data, weights)]
     counts = as_conv(kinds, attributes)[0].static_shape[2:]
-    kernel, rank = weights.shape[2:], data.ndim - 2
+    outputs, inner, *kernel = weights.shape
     group, batch = whole(attributes, "group"), data.shape[0]
-    windows = _windows(data, kernel, attributes, counts, 0)
-    parts = weights.reshape(group, weights.shape[0] // group, -1, *kernel)
-    total = np.zeros((batch, group, parts.shape[1], math.prod(counts)), data.dtype)
+    windows = _windows(data, tuple(kernel), attributes, counts, 0)
+    windows = windows.reshape(batch, group, inner, *counts, *kernel)
+    parts = weights.reshape(group, outputs // group, inner, *kernel)
+    total = np.zeros((batch, group, outputs // group, math.prod(counts)), data.dtype)
+    taps = list(np.ndindex(*kernel))
+    step = max(_CHUNK // max(inner, 1), 1)
     with np.errstate(all="ignore"):
-        for tap in np.ndindex(*kernel):
-            seen = windows[(slice(None),) * (2 + rank) + tap]
-            seen = seen.reshape(batch, group, -1, total.shape[-1])
-            factor = parts[(slice(None),) * 3 + tap]
-            total += factor * seen if factor.shape[-1] == 1 else factor @ seen
-    result = total.reshape(batch, weights.shape[0], *counts)
+        for first in range(0, len(taps), step):
+            chosen = taps[first : first + step]
+            factor = np.stack([parts[(..., *tap)] for tap in chosen], axis=2)
+            seen = np.stack([windows[(..., *tap)] for tap in chosen], axis=2)
+            rows = len(chosen) * inner
+            total += factor.reshape(group, -1, rows) @ seen.reshape(
+                batch, group, rows, -1
+            )
+    result = total.reshape(batch, outputs, *counts)
     for bias in arrays[2:]:
-        result += bias.reshape(1, -1, *[1] * rank)
+        result += bias.reshape(1, -1, *[1] * len(kernel))
     return (result,)
 
 

@@ -456,6 +456,58 @@ class TestOperators:
         )
         agree(made)
 
+    @pytest.mark.parametrize(
+        ("equation", "left", "right"),
+        [
+            ("bhid,bhjd->bhij", [2, 3, 4, 5], [2, 3, 6, 5]),
+            ("bhij,bhjd->bihd", [2, 3, 4, 6], [2, 3, 6, 5]),
+            ("ik,kj", [4, 5], [5, 3]),
+            ("abc,cd->b", [2, 3, 4], [4, 5]),
+            ("i,j->ji", [4], [5]),
+            ("ab,ab->", [2, 3], [2, 3]),
+        ],
+    )
+    def test_einsum_becomes_one_product(
+        self, equation: str, left: list[int], right: list[int]
+    ) -> None:
+        """With transposes, sums and views around it."""
+        made = model(
+            [node("Einsum", "a b", "y", equation=equation)],
+            [value("a", left), value("b", right)],
+            [value("y", [None] * len(equation.partition("->")[2] or "ij"))]
+            if not equation.endswith("->")
+            else [value("y", [])],
+        )
+        assert ops(agree(made)).count("matmul") == 1
+
+    def test_a_branch_whose_condition_is_known_takes_the_place_of_its_if(self) -> None:
+        """Exporters leave conditions on shapes behind."""
+
+        def branch(op: str, result: str) -> onnx.GraphProto:
+            return helper.make_graph(
+                [node(op, "a", result)], op, [], [value(result, [])]
+            )
+
+        nodes = [
+            node("Exp", "x", "a"),
+            node("Shape", "a", "s"),
+            node("Size", "s", "r"),
+            node("Equal", "r two", "c"),
+            node(
+                "If",
+                "c",
+                "y",
+                name="choice",
+                then_branch=branch("Neg", "t"),
+                else_branch=branch("Abs", "e"),
+            ),
+        ]
+        made = model(nodes, [value("x", [2, 3])], "y", {"two": np.array(2, np.int64)})
+        graph = read(made)
+        assert ops(graph) == ["exp", "neg"]
+        assert graph.nodes[1].origins == ("choice",)
+        assert graph.nodes[1].outputs == ("y",)
+
     def test_model_functions_are_inlined(self) -> None:
         """Their nodes count as the user's."""
         made = model([], [value("x", [4])], "y")

@@ -12,7 +12,7 @@ import numpy as np
 from tuner.errors import InvalidModel
 from tuner.frontend.builder import Builder, Decline, Ref
 from tuner.frontend.call import Call, Results, Rule
-from tuner.frontend.rules.movement import repeat
+from tuner.frontend.rules.views import repeat
 from tuner.ir.types import DType
 
 _RESIZE_HAS_MODES: Final = 11

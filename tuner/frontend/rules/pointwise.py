@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from tuner.errors import InvalidModel, UnsupportedModel
+from tuner.errors import InvalidModel
 from tuner.frontend.builder import Builder, Decline, Ref
 from tuner.frontend.call import Call, Results, Rule
 from tuner.frontend.protos import dtype_of
@@ -165,14 +165,6 @@ def _dropout(b: Builder, call: Call) -> Results:
     return (call[0], mask)
 
 
-def _constant(b: Builder, _: Call) -> Results:
-    raise UnsupportedModel(
-        b.where,
-        "is a Constant without numbers",
-        hint="text and sparse constants are not supported",
-    )
-
-
 def _check_bool(b: Builder, ref: Ref, what: str) -> None:
     if b.dtype(ref) is not dtype_of(9, b.where):
         raise InvalidModel(b.where, f"{what} must be bool, is {b.dtype(ref)}")
@@ -188,7 +180,6 @@ _OTHERS: Final[Mapping[str, Callable[[Builder, Call], Results]]] = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "Clip": _clip,
-    "Constant": _constant,
     "Dropout": _dropout,
     "Identity": _identity,
     "IsInf": _is_inf,

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tuner.errors import InvalidModel
+from tuner.errors import InvalidModel, UnsupportedModel
 from tuner.frontend.builder import Builder, Decline
 from tuner.frontend.call import Call, Results, Rule
 from tuner.frontend.opaque import normal_form
 from tuner.frontend.protos import array_of, dtype_of
-from tuner.frontend.rules.movement import expand, number
+from tuner.frontend.rules.movement import number
+from tuner.frontend.rules.views import expand
 from tuner.frontend.sizes import Size
 from tuner.ir.types import Array, DType, TensorType
 
@@ -44,6 +45,23 @@ def _sizes(b: Builder, call: Call, extents: list[Any]) -> int:
     ref = b.opaque((call[0],), (kind,), normal_form(call))[0]
     b.follow(ref, extents)
     return ref
+
+
+def _constant(b: Builder, call: Call) -> Results:
+    for name, value in call.attributes.items():
+        if name == "value":
+            array = array_of(value, b.where)
+            dtype = dtype_of(value.data_type, b.where)
+            return (b.source(TensorType(dtype=dtype, shape=array.shape), array),)
+        if name in ("value_float", "value_floats"):
+            return (b.constant(np.asarray(value, np.float32), DType.F32),)
+        if name in ("value_int", "value_ints"):
+            return (b.constant(np.asarray(value, np.int64), DType.I64),)
+    raise UnsupportedModel(
+        b.where,
+        "is a Constant without numbers",
+        hint="text and sparse constants are not supported",
+    )
 
 
 def _constant_of_shape(b: Builder, call: Call) -> Results:
@@ -133,6 +151,7 @@ def _one_hot(b: Builder, call: Call) -> Results:
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
+        "Constant": _constant,
         "ConstantOfShape": _constant_of_shape,
         "EyeLike": _eye_like,
         "OneHot": _one_hot,

@@ -7,14 +7,26 @@ from types import MappingProxyType
 from typing import Final
 
 from tuner.frontend.call import Rule
-from tuner.frontend.rules import anchors, movement, pointwise, reductions, sources
+from tuner.frontend.rules import (
+    anchors,
+    einsum,
+    movement,
+    pointwise,
+    quantize,
+    reductions,
+    sources,
+    views,
+)
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         **pointwise.RULES,
+        **views.RULES,
         **movement.RULES,
         **sources.RULES,
         **reductions.RULES,
         **anchors.RULES,
+        **einsum.RULES,
+        **quantize.RULES,
     }
 )
