@@ -139,7 +139,8 @@ class _Counter:
         for each in self.group.plan:
             points = self._points()
             for number in self._computed(each):
-                self._value(number, points)
+                is_inner = self.group.values[number].loops & self.group.inner_mask
+                self._value(number, points if is_inner else self._turns())
             for store in each.stores:
                 self._store(store, points)
             for reduction in each.reductions:
@@ -150,6 +151,13 @@ class _Counter:
     def _points(self) -> float:
         group = self.group
         return float(group.outer_points * group.inner_points * group.serial_points)
+
+    def _turns(self) -> float:
+        """How often a walked value is computed that is one along the inner loops."""
+        group, mapping = self.group, self.mapping
+        if group.kind is Kind.ROW:
+            return float(group.outer_points * group.serial_points * mapping.lanes)
+        return self._points() / mapping.vector
 
     def _rows(self) -> float:
         group = self.group
@@ -344,7 +352,8 @@ class _Counter:
         for each in self.group.plan:
             sizes = sum(_size(self.group.values[n].dtype) for n in each.kept)
             most = max(most, sizes)
-        return most * self.mapping.items * self.mapping.vector
+        values = self.group.serial_points * self.mapping.items * self.mapping.vector
+        return most * values
 
     def in_flight(self) -> int:
         """Bytes of independent loads that a thread has outstanding at once."""

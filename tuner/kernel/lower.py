@@ -31,6 +31,8 @@ INNER_POINTS: Final = 32
 """Fewest inner points for which the loops are cut in outer and inner."""
 THREAD_PER_ROW_ELEMENTS: Final = 32
 """Rows up to this long are walked by one thread each."""
+ROW_RUN_POINTS: Final = 256
+"""Fewest points of a run inside a row for which a team takes run after run."""
 FEWEST_COLUMNS: Final = 16
 """Fewer rows than this do not fill a vector of threads that own one each."""
 _REFINEMENTS: Final = 64
@@ -191,11 +193,13 @@ def _breaks(body: Body, loops: Sequence[int]) -> list[int]:
     return sorted(found)
 
 
-def _cut(body: Body, loops: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _cut(
+    body: Body, loops: tuple[int, ...], fewest: int = INNER_POINTS
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Cut loops in outer and inner, so that inner ones are single runs if long."""
     atoms = body.space.atoms
     for place in reversed(_breaks(body, loops)):
-        if math.prod(atoms[loop].extent for loop in loops[place:]) >= INNER_POINTS:
+        if math.prod(atoms[loop].extent for loop in loops[place:]) >= fewest:
             return loops[:place], loops[place:]
     return (), loops
 
@@ -273,7 +277,8 @@ def _arranged(body: Body) -> Group:
     reduced = tuple(loop for loop in loops if body.frame.reduced >> loop & 1)
     kept = tuple(loop for loop in loops if loop not in reduced)
     if not _by_columns(body, kept, reduced):
-        return _group(body, Kind.ROW, kept, reduced, ())
+        serial, inner = _cut(body, reduced, ROW_RUN_POINTS)
+        return _group(body, Kind.ROW, kept, inner, serial)
     outer, inner = _cut(body, kept)
     return _group(body, Kind.COLUMN, outer, inner, reduced)
 

@@ -4,7 +4,8 @@ A nest is a row of independent groups. A group walks over ``outer x inner`` poin
 and for each of them over its ``serial`` points:
 
 * POINTWISE: every point stores its outputs; there are no reductions.
-* ROW: the inner loops are reduced. A team of threads walks along them together.
+* ROW: the serial and inner loops are reduced. A team of threads walks along the
+  inner ones together, for one serial point after the other.
 * COLUMN: the serial loops are reduced. A thread owns a point of the inner loops.
 
 A group is a list of scalar values in order of computation, and of stores. Passes:
@@ -190,7 +191,7 @@ class Group:
     @cached_property
     def walked_mask(self) -> int:
         """The loops that a thread walks in each pass, as a bit mask."""
-        walked = self.serial if self.kind is Kind.COLUMN else self.inner
+        walked = self.serial if self.kind is Kind.COLUMN else self.serial + self.inner
         return sum(1 << loop for loop in walked)
 
     @cached_property
@@ -276,7 +277,7 @@ def _closure(
         number = stack.pop()
         if number in fresh or not group.values[number].loops & group.walked_mask:
             continue
-        if number in known:
+        if number in known and group.values[number].loops & group.inner_mask:
             kept.add(number)
             continue
         fresh.add(number)

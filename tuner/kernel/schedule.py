@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from tuner.kernel.mapping import divided, map_groups, power_above
+from tuner.kernel.mapping import Mapping, divided, map_groups, power_above
 from tuner.kernel.nest import Group, Kind, LoopNest
 from tuner.plan import Schedule
 
@@ -46,9 +46,14 @@ def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:
         return False
     return all(
         not mapping.is_persistent
-        or _can_keep(group, mapping.items * mapping.vector, device)
+        or _can_keep(group, _values_kept(group, mapping), device)
         for group, mapping in zip(nest.groups, map_groups(nest, schedule), strict=True)
     )
+
+
+def _values_kept(group: Group, mapping: Mapping) -> int:
+    """How many of each kept value a thread keeps."""
+    return group.serial_points * mapping.items * mapping.vector
 
 
 def default(nest: LoopNest, device: Device) -> Schedule:
@@ -92,13 +97,9 @@ def _vectors(nest: LoopNest, device: Device) -> tuple[int, ...]:
 
 
 def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
-    points = sum(g.outer_points * g.inner_points for g in nest.groups)
-    inner = max((g.inner_points for g in nest.groups), default=1)
     if _is_cpu(device):
-        items = min(divided(inner, 64), 32)
-        share = points // (64 * items * device.multiprocessors * _BLOCKS_PER_CORE)
-        repeat = max(1, min(64, power_above(share + 1) // 2))
-        return Schedule.of(threads=64, vector=1, items=items, repeat=repeat)
+        return Schedule.of(threads=256, vector=1, items=1, repeat=1)
+    points = sum(g.outer_points * g.inner_points for g in nest.groups)
     vector = _vectors(nest, device)[-1]
     threads = 256
     while vector > 1 and points < vector * threads * device.multiprocessors:
@@ -109,7 +110,7 @@ def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
 def _pointwise_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
     if _is_cpu(device):
         grid: Iterable[tuple[int, ...]] = itertools.product(
-            (16, 64, 256), (1,), (1, 4, 16, 64), (1, 4, 16, 64)
+            (16, 64, 256, 1024), (1,), (1, 4, 16), (1, 4, 16)
         )
     else:
         grid = itertools.product(
@@ -137,7 +138,8 @@ def _default_row(nest: LoopNest, device: Device) -> Schedule:
     group = nest.groups[0]
     if _is_cpu(device):
         lanes = device.subgroup_threads
-        persistent = _can_keep(group, divided(group.inner_points, lanes), device)
+        values = group.serial_points * divided(group.inner_points, lanes)
+        persistent = _can_keep(group, values, device)
         return Schedule.of(
             threads=4 * lanes,
             lanes=lanes,
@@ -152,6 +154,7 @@ def _default_row(nest: LoopNest, device: Device) -> Schedule:
     wanted = power_above(divided(group.inner_points, 4 * vector))
     lanes = min(max(wanted, 32), 1024 if wanted > 2048 else 512)
     values = divided(group.inner_points, lanes * vector) * vector
+    values *= group.serial_points
     return Schedule.of(
         threads=max(lanes, 128),
         lanes=lanes,

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tuner.kernel.render.lines import Lines
 
 _COMPONENTS: Final = "xyzw"
+_UNROLLED_STEPS: Final = 64
+"""Loops of up to so many steps may be unrolled."""
 _LEVEL_STEPS: Final = 128
 """Terms of a long floating-point sum that are added up by themselves first."""
 
@@ -114,7 +116,7 @@ class GroupText:
         if mapping.chunks > 1:
             first = f"part % {mapping.chunks} * {mapping.tile} + {first}"
         if mapping.items > 1:
-            self.lines.add(self.dialect.unroll.format(n=mapping.items))
+            self._unrolled(mapping.items)
             self.lines.open(f"for (int item = 0; item < {mapping.items}; item++)")
             first += f" + item * {step}"
         self._declare("p", first)
@@ -153,8 +155,31 @@ class GroupText:
         step = mapping.lanes * mapping.vector
         first = f"lane * {mapping.vector}" if mapping.vector > 1 else "lane"
         end = group.inner_points
+        if group.serial:
+            kind = self.index_type
+            self.lines.open(f"for ({kind} r = 0; r < {group.serial_points}; r++)")
+            self._values(self._along_serial(each.values))
+        self._row_run(each, (first, end, step), condition)
+        if group.serial:
+            self.lines.close()
+
+    def _along_serial(self, values: Iterable[int]) -> list[int]:
+        """ROW: those of some walked values that are one along the inner loops."""
+        rows, mask = self.group.values, self.group.inner_mask
+        return [value for value in values if not rows[value].loops & mask]
+
+    def _along_inner(self, values: Iterable[int]) -> list[int]:
+        """Those of some walked values that the innermost loop computes."""
+        rows, mask = self.group.values, self.group.inner_mask
+        if self.group.kind is Kind.COLUMN:
+            return list(values)
+        return [value for value in values if rows[value].loops & mask]
+
+    def _row_run(self, each: Pass, span: tuple[str, int, int], condition: str) -> None:
+        mapping = self.mapping
+        first, end, step = span
         if mapping.is_persistent:
-            self.lines.add(self.dialect.unroll.format(n=mapping.items))
+            self._unrolled(mapping.items)
             self.lines.open(f"for (int item = 0; item < {mapping.items}; item++)")
             self._declare("p", f"{first} + item * {step}")
             guarded = end % step != 0
@@ -197,6 +222,11 @@ class GroupText:
                 self.lines.add(f"{total} = {text};")
         self.lines.close()
 
+    def _unrolled(self, steps: int) -> None:
+        """Ask for a loop to be unrolled, unless that would be a lot of text."""
+        if 1 < steps <= _UNROLLED_STEPS:
+            self.lines.add(self.dialect.unroll.format(n=steps))
+
     def _is_long(self, each: Pass, steps: int) -> bool:
         sums = (self.group.reductions[number] for number in each.reductions)
         return steps > 2 * _LEVEL_STEPS and any(
@@ -207,12 +237,11 @@ class GroupText:
         self, each: Pass, name: str, span: tuple[str, str, int], condition: str
     ) -> None:
         first, end, step = span
-        if self.mapping.unroll > 1:
-            self.lines.add(self.dialect.unroll.format(n=self.mapping.unroll))
+        self._unrolled(self.mapping.unroll)
         self.lines.open(
             f"for ({self.index_type} {name} = {first}; {name} < {end}; {name} += {step})"
         )
-        self._values(each.values)
+        self._values(self._along_inner(each.values))
         self._accumulate(each)
         self._stores(each.stores, condition)
         self.lines.close()
@@ -223,7 +252,7 @@ class GroupText:
                 name = self._name(value, copy)
                 held = self.dialect.held[self.group.values[value].dtype]
                 self.lines.add(f"const {held} {name} = {self._kept(value, copy)};")
-        self._values(each.fresh)
+        self._values(self._along_inner(each.fresh))
         self._accumulate(each)
         later = {
             v
@@ -240,15 +269,18 @@ class GroupText:
 
     def _kept(self, value: int, copy: int) -> str:
         mapping = self.mapping
+        place = "item"
+        if self.group.serial:
+            place = f"r * {mapping.items} + item"
         if mapping.vector == 1:
-            return f"k{value}[item]"
-        return f"k{value}[item * {mapping.vector} + {copy}]"
+            return f"k{value}[{place}]"
+        return f"k{value}[{_scaled(place, mapping.vector)} + {copy}]"
 
     def _keep_arrays(self) -> None:
         kept = sorted({v for each in self.group.plan for v in each.kept})
         for value in kept:
             held = self.dialect.held[self.group.values[value].dtype]
-            size = self.mapping.items * self.mapping.vector
+            size = self.mapping.items * self.mapping.vector * self.group.serial_points
             self.lines.add(f"{held} k{value}[{size}];")
 
     def _column(self) -> None:
