@@ -52,8 +52,8 @@ def estimate_json(estimate: Estimate) -> Json:
 
 
 def measurement_json(measurement: Measurement | None) -> Json | None:
-    """A measurement without its raw samples."""
-    if measurement is None:
+    """A measurement without its raw samples; null when there is none or it failed."""
+    if measurement is None or measurement.failure:
         return None
     return {
         "seconds": measurement.seconds,

@@ -9,10 +9,10 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -64,7 +64,9 @@ def demo(
     ):
         output.line(f"Service at {service.address}, log in {service.log}")
         first = _tune(client, model, device, asked)
-        _show(client, first)
+        measured = _show(client, first)
+        if not measured:
+            asked = replace(asked, mode="analytic")
         _again(client, model, device, asked)
         page = f"/jobs/{first.job}" if first.job else f"/plans/{first.plan_key}"
         output.line(f"Dashboard: {service.address}{page}")
@@ -79,6 +81,7 @@ class Budgets:
 
     seconds: float
     trials: int
+    mode: Literal["analytic", "tuned"] = "tuned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,15 +213,19 @@ def _submission(model: bytes, device: str, asked: Budgets) -> Any:
     return Submit(
         model=model,
         target=target_of(device).id,
-        mode="tuned",
+        mode=asked.mode,
         budget_seconds=asked.seconds,
         budget_trials=asked.trials,
         title=MODEL,
     )
 
 
-def _show(client: Client, answer: Submission) -> None:
-    """Print the plan as it is stored now, in the model's names."""
+def _show(client: Client, answer: Submission) -> bool:
+    """Print the plan as it is stored now, in the model's names.
+
+    Returns:
+        Whether it is a measured one.
+    """
     from tuner import document
 
     plan = client.get(f"/v1/plans/{answer.plan_key}")
@@ -228,6 +235,9 @@ def _show(client: Client, answer: Submission) -> None:
     }
     views.show_plan(joined)
     views.show_measured(joined)
+    if plan["evidence"] != "measured":
+        output.line("No measured plan was found; see the service's log.")
+    return bool(plan["evidence"] == "measured")
 
 
 def _again(client: Client, model: bytes, device: str, asked: Budgets) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -201,12 +201,18 @@ def _negation(elements: int) -> dict[str, Any]:
 
 
 def _changed(old: Device, new: Device) -> dict[str, tuple[float, float]]:
-    before, after = asdict(old), asdict(new)
+    before, after = _numbers(old), _numbers(new)
     return {
         name: (before[name], after[name])
         for name in before
-        if isinstance(before[name], int | float) and before[name] != after[name]
+        if before[name] != after[name]
     }
+
+
+def _numbers(device: Device) -> dict[str, float]:
+    """The numbers of a device by name; rates by pipe are not fitted here."""
+    found = {field.name: getattr(device, field.name) for field in fields(device)}
+    return {k: v for k, v in found.items() if isinstance(v, int | float)}
 
 
 def _store(calibration: Calibration) -> None:
@@ -217,11 +223,6 @@ def _store(calibration: Calibration) -> None:
     schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
     database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
     fitted = calibration.device
-    numbers = {
-        name: value
-        for name, value in asdict(fitted).items()
-        if isinstance(value, int | float)
-    }
     try:
         with database.write() as session:
             devices.calibrate(
@@ -230,7 +231,7 @@ def _store(calibration: Calibration) -> None:
                     target=fitted.id,
                     host=platform.node() or "localhost",
                     digest=fitted.digest,
-                    numbers=numbers,
+                    numbers=_numbers(fitted),
                     created_at=datetime.now(UTC),
                 ),
             )

@@ -13,11 +13,6 @@ MAX_ROWS: Final = 30
 
 MAX_NAMES: Final = 3
 
-_KERNEL_COLUMNS: Final = (
-    *("kernel", "family", "nodes", ">time", ">of all"),
-    *(">traffic", ">regs", "bound by"),
-)
-
 Json = Mapping[str, Any]
 
 
@@ -27,18 +22,15 @@ def show_plan(plan: Json, *, groups: bool = False) -> None:
     kernels = plan["kernels"]
     shown = sorted(kernels, key=lambda k: -_seconds(k))[:MAX_ROWS]
     chosen = {kernel["name"] for kernel in shown}
+    measured = any(kernel.get("measurement") for kernel in kernels)
+    times = (">predicted", ">measured") if measured else (">predicted",)
     output.table(
-        (
-            "kernel",
-            "family",
-            "nodes",
-            ">time",
-            ">of all",
-            ">traffic",
-            ">regs",
-            "bound by",
-        ),
-        [_kernel_row(k, plan) for k in kernels if k["name"] in chosen],
+        ("kernel", "family", "nodes", *times, ">of all", ">traffic", "bound by"),
+        [
+            _kernel_row(k, plan, measured=measured)
+            for k in kernels
+            if k["name"] in chosen
+        ],
     )
     if len(kernels) > len(shown):
         output.line(f"{len(kernels) - len(shown)} cheaper kernels not shown (--json).")
@@ -72,16 +64,17 @@ def _seconds(kernel: Json) -> float:
     return float(measured["seconds"] if measured else kernel["estimate"]["seconds"])
 
 
-def _kernel_row(kernel: Json, plan: Json) -> tuple[str, ...]:
+def _kernel_row(kernel: Json, plan: Json, *, measured: bool) -> tuple[str, ...]:
     whole = plan["objective_seconds"]
+    timed = kernel.get("measurement") or {}
+    times = (duration(kernel["estimate"]["seconds"]), duration(timed.get("seconds")))
     return (
         kernel["name"],
         kernel["family"],
         shorten(kernel["nodes"]),
-        duration(_seconds(kernel)),
+        *times[: 2 if measured else 1],
         percent(_seconds(kernel) / whole if whole else None),
         size(kernel["traffic_bytes"]),
-        str(kernel["registers"] or ""),
         str(kernel["estimate"].get("bound_by", "")),
     )
 
