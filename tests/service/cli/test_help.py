@@ -1,0 +1,57 @@
+"""What the commands say about themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+import typer
+
+from service.cli.main import app
+from tests.service.cli.conftest import Fuseplan
+
+COMMANDS = [
+    "serve",
+    "worker",
+    "plan",
+    "tune",
+    "run",
+    "lookup",
+    "strip",
+    "export",
+    "devices",
+    "calibrate",
+    "doctor",
+    "demo",
+]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "db upgrade"])
+def test_every_help_shows_an_example(fuseplan: Fuseplan, command: str) -> None:
+    """The example calls the very command."""
+    ended = fuseplan(*command.split(), "--help")
+    assert ended.code == 0
+    assert f"Example: fuseplan {command}" in ended.out
+
+
+def test_all_promised_commands_are_there() -> None:
+    """No command is missing."""
+    found = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert {*COMMANDS, "db"} <= set(found)
+
+
+def test_help_is_quick() -> None:
+    """No heavy module is loaded before a command needs it."""
+    loaded = (
+        "import sys; from service.cli import main; main(['--help']);"
+        "sys.exit(' '.join({'numpy', 'onnx', 'fastapi', 'sqlalchemy', 'pydantic',"
+        " 'httpx', 'tuner'} & set(sys.modules)))"
+    )
+    started = time.perf_counter()
+    ended = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.strip() == ""
+    assert time.perf_counter() - started < 2.0
