@@ -24,6 +24,9 @@ EXHAUSTIVE_UNITS: Final = 10
 ONE_ZONE_UNITS: Final = 40
 """Up to so many units the graph is one zone. Above, it is cut where no two units that
 share a tensor can be in one kernel, even if three together could."""
+MAX_REPEATED: Final = 1
+"""In graphs of more units than that, most units that a kernel computes again although
+others need them before it can run."""
 MAX_SETS: Final = 60_000
 """Sets of nodes looked at before the enumeration gives up being complete."""
 MAX_OPTIONAL: Final = 4
@@ -201,6 +204,8 @@ class Space:
             return False
         if self.exhaustive:
             return True
+        if len(self.units) > ONE_ZONE_UNITS and exits.bit_count() > MAX_REPEATED:
+            return False
         mask, kept = self.units.nodes(units), self.units.nodes(rest)
         if isinstance(self.rules.family(kept), Refusal):
             return True
@@ -280,4 +285,3 @@ class Space:
                 if grown > view.bytes[j]:
                     found |= 1 << j
         return found
-

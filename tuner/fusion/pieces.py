@@ -93,18 +93,49 @@ class PieceSolver:
             ConstraintsUnsatisfiable: no choice keeps the pins.
         """
         allowed = [
-            k
-            for k, c in enumerate(piece.columns)
-            if self.pins.allow(c.candidate.mask)
+            k for k, c in enumerate(piece.columns) if self.pins.allow(c.candidate.mask)
         ]
-        problem = _Problem(
-            self.view, [piece.columns[k] for k in allowed], piece.inside
-        )
+        if not self.pins.touch(piece.inside):
+            allowed = self._undominated(piece.columns)
+        problem = _Problem(self.view, [piece.columns[k] for k in allowed], piece.inside)
         answer = self._solve(problem)
         return Answer(
             chosen=tuple(allowed[k] for k in answer.chosen),
             bound_seconds=answer.bound_seconds,
         )
+
+    def _undominated(self, columns: Sequence[Priced]) -> list[int]:
+        """Columns without those that another can always stand in for.
+
+        Kernel D can stand in for kernel C when D writes all that C writes, reads no
+        tensor of another kernel that C does not read, and costs no more: in any
+        partition with C, take D instead. All that was read is still written, nothing
+        waits for more than before, and every node that counts is still computed, since
+        it is needed for what is written. Known partitions keep their columns.
+        """
+        kept_anyway = {key for start in self.starts for key in _keys(start)}
+        order = sorted(
+            range(len(columns)),
+            key=lambda k: (columns[k].seconds, columns[k].candidate.mask.bit_count()),
+        )
+        writers: dict[int, list[Candidate]] = {}
+        kept = []
+        for k in order:
+            candidate = columns[k].candidate
+            rivals = min((writers.get(j, []) for j in bits(candidate.outputs)), key=len)
+            if (
+                any(
+                    not candidate.outputs & ~r.outputs
+                    and not r.needs & ~candidate.needs
+                    for r in rivals
+                )
+                and (candidate.mask, candidate.outputs) not in kept_anyway
+            ):
+                continue
+            kept.append(k)
+            for j in bits(candidate.outputs):
+                writers.setdefault(j, []).append(candidate)
+        return sorted(kept)
 
     def _solve(self, problem: _Problem) -> Answer:
         columns = problem.columns

@@ -25,6 +25,7 @@ BoolArray = npt.NDArray[np.bool_]
 Wanted = Literal[True] | BoolArray
 """Which elements of a tensor are needed: all of them, or those marked."""
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     """Unique bytes that one kernel moves, by home tensor."""
