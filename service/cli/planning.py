@@ -1,4 +1,4 @@
-"""Commands that need no device: plan, lookup, explain, export, strip."""
+"""Commands that need no device: plan, lookup, export, strip."""
 
 from __future__ import annotations
 

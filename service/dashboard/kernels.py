@@ -26,7 +26,7 @@ class KernelRow:
         share: of the sum of all kernels' seconds.
         roof_seconds: the longer of the modelled memory and compute terms: no kernel
             that moves these bytes and does these operations is faster on this device.
-        roof: `roof_seconds` / `seconds`, at most 1.
+        roof: `roof_seconds` / `seconds`; above 1 the device's numbers are too low.
         ratio: measured / predicted.
         terms: (name, seconds) of the estimate.
     """
@@ -139,7 +139,7 @@ def _row(kernel: Json, names: Names, ops: Mapping[str, str], whole: float) -> Ke
         seconds=seconds,
         share=seconds / whole if whole else 0.0,
         roof_seconds=roof_seconds,
-        roof=min(1.0, roof_seconds / seconds) if seconds else None,
+        roof=roof_seconds / seconds if seconds else None,
         ratio=measured["seconds"] / predicted if measured and predicted else None,
         traffic_bytes=kernel["traffic_bytes"],
         registers=kernel.get("registers"),

@@ -30,7 +30,7 @@
     const [scale, unit] = unitOf(largest);
     const text = { color: colour("soft"), fontFamily: getComputedStyle(document.body).fontFamily };
     const top = largest * 1.15;
-    const shown = Object.entries(levels).filter(([, seconds]) => seconds / scale <= (top / scale) * 1.6);
+    const shown = Object.entries(levels).filter(([, seconds]) => seconds / scale <= (top / scale) * 2.5);
     return {
       animation: false,
       textStyle: text,

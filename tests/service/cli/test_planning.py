@@ -159,3 +159,14 @@ def test_export_writes_sources_and_a_manifest(
     cuda = folder / manifest["files"]["k0"]["cuda"]
     entry = manifest["launches"]["k0"]["cuda"]["entry"]
     assert f"{entry}(" in cuda.read_text()
+
+
+def test_explain_prices_the_other_choice(fuseplan: Fuseplan, model: Path) -> None:
+    """Two nodes of one kernel: keeping them apart costs more under the model."""
+    told = fuseplan("explain", model, "masked", "softmax", "--json").json
+    assert told["fused"] is True
+    assert told["kernels"]["masked"] == ["k0"]
+    assert told["other_objective_seconds"] > told["objective_seconds"]
+    ended = fuseplan("explain", model, "masked", "softmax")
+    assert "share k0" in ended.out
+    assert fuseplan("explain", model, "masked", "nobody").code == 2
