@@ -73,11 +73,13 @@ def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:
 
 
 def _node(prepared: Prepared, plan: Plan, name: str) -> str:
-    """A primitive of the named node: one that a kernel runs, when there is any."""
+    """A primitive of the named node: one that a kernel runs and that is no view."""
     model = prepared.model
     meant = model.node_id(name)
-    own = (node.name for node in model.graph.nodes if name in model.names[node.name])
-    return next((node for node in (meant, *own) if _kernels(plan, node)), meant)
+    nodes = (model.graph.by_name[meant], *model.graph.nodes)
+    own = (node for node in nodes if name in (node.name, *model.names[node.name]))
+    run = (n.name for n in own if n.op != "reshape" and _kernels(plan, n.name))
+    return next(run, meant)
 
 
 def _kernels(plan: Plan, node: str) -> list[str]:
