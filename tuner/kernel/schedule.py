@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 KEPT_REGISTERS: Final = 64
 """Most values that a GPU thread keeps between passes."""
+WORKING_REGISTERS: Final = 32
+"""Registers of a GPU thread that are left for everything else."""
 KEPT_STACK_BYTES: Final = 1 << 14
 """Most bytes that a CPU work-item keeps between passes: a lane's share of L2."""
 _BLOCKS_PER_CORE: Final = 8
@@ -46,7 +48,7 @@ def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:
         return False
     return all(
         not mapping.is_persistent
-        or _can_keep(group, _values_kept(group, mapping), device)
+        or _can_keep(group, _values_kept(group, mapping), device, schedule["threads"])
         for group, mapping in zip(nest.groups, map_groups(nest, schedule), strict=True)
     )
 
@@ -123,15 +125,19 @@ def _pointwise_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
 # Rows
 
 
-def _can_keep(group: Group, values: int, device: Device) -> bool:
+def _can_keep(group: Group, values: int, device: Device, threads: int) -> bool:
     """Whether a thread can keep so many of each kept value."""
-    kept = [len(each.kept) for each in group.plan]
-    most = max(kept, default=0)
-    if not most:
+    kept = [
+        sum(group.values[number].dtype.bytes for number in each.kept)
+        for each in group.plan
+    ]
+    size = values * max(kept, default=0)
+    if not size:
         return False
     if _is_cpu(device):
-        return 8 * most * values <= KEPT_STACK_BYTES
-    return most * values <= KEPT_REGISTERS
+        return size <= KEPT_STACK_BYTES
+    share = device.registers_per_multiprocessor // threads - WORKING_REGISTERS
+    return size <= 4 * min(share, KEPT_REGISTERS)
 
 
 def _default_row(nest: LoopNest, device: Device) -> Schedule:
@@ -139,7 +145,7 @@ def _default_row(nest: LoopNest, device: Device) -> Schedule:
     if _is_cpu(device):
         lanes = device.subgroup_threads
         values = group.serial_points * divided(group.inner_points, lanes)
-        persistent = _can_keep(group, values, device)
+        persistent = _can_keep(group, values, device, 4 * lanes)
         return Schedule.of(
             threads=4 * lanes,
             lanes=lanes,
@@ -155,12 +161,13 @@ def _default_row(nest: LoopNest, device: Device) -> Schedule:
     lanes = min(max(wanted, 32), 1024 if wanted > 2048 else 512)
     values = divided(group.inner_points, lanes * vector) * vector
     values *= group.serial_points
+    threads = max(lanes, 128)
     return Schedule.of(
-        threads=max(lanes, 128),
+        threads=threads,
         lanes=lanes,
         vector=vector,
         repeat=1,
-        persistent=int(_can_keep(group, values, device)),
+        persistent=int(_can_keep(group, values, device, threads)),
         unroll=1,
     )
 

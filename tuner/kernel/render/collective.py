@@ -105,11 +105,13 @@ def _exchange(
     op: str, dtype: DType, dialect: Dialect, width: int, lanes: int
 ) -> list[str]:
     body = []
+    held = dialect.held[dtype]
     distance = width // 2
     while distance:
         other = dialect.shuffle.format(x="x", d=distance)
-        body.append(f"    {{ {dialect.held[dtype]} y = {other};")
-        body.append(f"    x = {joined(op, dtype, ('x', 'y'), dialect)}; }}")
+        body.append(f"    {held} x{distance} = {other};")
+        both = joined(op, dtype, ("x", f"x{distance}"), dialect)
+        body.append(f"    x = {both};")
         distance //= 2
     parts = lanes // width
     if parts > 1:
@@ -134,7 +136,7 @@ def _tree(
     stride: int,
 ) -> list[str]:
     first = "shared[i]"
-    second = f"shared[i + d * {stride}]"
+    second = f"shared[i + d * {stride}]" if stride > 1 else "shared[i + d]"
     both = joined(op, dtype, (first, second), dialect)
     base = "lane" if axis == "team" else f"team * {count}"
     return [

@@ -81,7 +81,7 @@ class GroupText:
         """POINTWISE and ROW: a team takes outer points one after the other."""
         group, mapping = self.group, self.mapping
         block = "part" if mapping.chunks == 1 else f"part / {mapping.chunks}"
-        first = f"{block} * {mapping.teams * mapping.repeat} + team"
+        first = f"{_scaled(block, mapping.teams * mapping.repeat)} + team"
         if mapping.repeat > 1:
             self.lines.open(f"for (int turn = 0; turn < {mapping.repeat}; turn++)")
             first += f" + turn * {mapping.teams}"

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _NAMES: Final = re.compile(
     r"\b[a-z][a-z_0-9]*_(?:f64|f32|i64|i32|i8|u8|bool|f16|bf16)\b"
 )
-_ATOMIC: Final = re.compile(r"[A-Za-z_0-9.\[\]]+|[a-z_0-9]*\([^()]*\)")
+_ATOMIC: Final = re.compile(
+    r"[A-Za-z_0-9.]+(\[[^\[\]]*\])?|[0-9.]+e-?[0-9]+f?|[a-z_0-9]*\([^()]*\)"
+)
 _NARROW: Final = (DType.I8, DType.U8)
 
 

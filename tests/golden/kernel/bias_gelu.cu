@@ -1,0 +1,44 @@
+extern "C" __global__ void __launch_bounds__(256)
+fused(const float* __restrict__ in0, const float* __restrict__ in1, float* __restrict__ out0) {
+    const int lane = threadIdx.x;
+    const int team = threadIdx.y;
+    const int block = (int)blockIdx.x;
+    const int part = block;
+    const int q = part / 3 + team;
+    const int p = part % 3 * 1024 + lane * 4;
+    const float4 w0 = *(const float4*)(in0 + q * 3072 + p);
+    const float v0_0 = w0.x;
+    const float v0_1 = w0.y;
+    const float v0_2 = w0.z;
+    const float v0_3 = w0.w;
+    const float4 w1 = *(const float4*)(in1 + p);
+    const float v1_0 = w1.x;
+    const float v1_1 = w1.y;
+    const float v1_2 = w1.z;
+    const float v1_3 = w1.w;
+    const float v2_0 = v0_0 + v1_0;
+    const float v2_1 = v0_1 + v1_1;
+    const float v2_2 = v0_2 + v1_2;
+    const float v2_3 = v0_3 + v1_3;
+    const float v4_0 = v2_0 * 0.5f;
+    const float v4_1 = v2_1 * 0.5f;
+    const float v4_2 = v2_2 * 0.5f;
+    const float v4_3 = v2_3 * 0.5f;
+    const float v6_0 = v2_0 * 0.70710677f;
+    const float v6_1 = v2_1 * 0.70710677f;
+    const float v6_2 = v2_2 * 0.70710677f;
+    const float v6_3 = v2_3 * 0.70710677f;
+    const float v7_0 = erff(v6_0);
+    const float v7_1 = erff(v6_1);
+    const float v7_2 = erff(v6_2);
+    const float v7_3 = erff(v6_3);
+    const float v9_0 = v7_0 + 1.0f;
+    const float v9_1 = v7_1 + 1.0f;
+    const float v9_2 = v7_2 + 1.0f;
+    const float v9_3 = v7_3 + 1.0f;
+    const float v10_0 = v4_0 * v9_0;
+    const float v10_1 = v4_1 * v9_1;
+    const float v10_2 = v4_2 * v9_2;
+    const float v10_3 = v4_3 * v9_3;
+    *(float4*)(out0 + q * 3072 + p) = make_float4(v10_0, v10_1, v10_2, v10_3);
+}

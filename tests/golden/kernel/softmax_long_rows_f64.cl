@@ -1,0 +1,93 @@
+static inline double max_f64(double a, double b) { return a > b || a != a ? a : b; }
+static inline double lanes_reduce_max_f64(double x, int lane, int team, __local double* shared) {
+#if defined(cl_intel_required_subgroup_size) && defined(cl_intel_subgroups)
+    double x8 = intel_sub_group_shuffle_xor(x, 8);
+    x = max_f64(x, x8);
+    double x4 = intel_sub_group_shuffle_xor(x, 4);
+    x = max_f64(x, x4);
+    double x2 = intel_sub_group_shuffle_xor(x, 2);
+    x = max_f64(x, x2);
+    double x1 = intel_sub_group_shuffle_xor(x, 1);
+    x = max_f64(x, x1);
+    return x;
+#else
+    int i = team * 16 + lane;
+    shared[i] = x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int d = 8; d > 0; d /= 2) {
+        if (lane < d) shared[i] = max_f64(shared[i], shared[i + d]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    x = shared[team * 16];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return x;
+#endif
+}
+static inline double lanes_reduce_sum_f64(double x, int lane, int team, __local double* shared) {
+#if defined(cl_intel_required_subgroup_size) && defined(cl_intel_subgroups)
+    double x8 = intel_sub_group_shuffle_xor(x, 8);
+    x = x + x8;
+    double x4 = intel_sub_group_shuffle_xor(x, 4);
+    x = x + x4;
+    double x2 = intel_sub_group_shuffle_xor(x, 2);
+    x = x + x2;
+    double x1 = intel_sub_group_shuffle_xor(x, 1);
+    x = x + x1;
+    return x;
+#else
+    int i = team * 16 + lane;
+    shared[i] = x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int d = 8; d > 0; d /= 2) {
+        if (lane < d) shared[i] = shared[i] + shared[i + d];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    x = shared[team * 16];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return x;
+#endif
+}
+#if defined(cl_intel_required_subgroup_size) && defined(cl_intel_subgroups)
+__attribute__((intel_reqd_sub_group_size(16)))
+#endif
+__attribute__((reqd_work_group_size(16, 4, 1)))
+__kernel void fused(__global const double* restrict in0, __global double* restrict out0) {
+    __local double shared_f64[64];
+    const int lane = get_local_id(0);
+    const int team = get_local_id(1);
+    const int block = (int)get_group_id(0);
+    const int part = block;
+    const int wanted = part * 4 + team;
+    const bool active = wanted <= 2;
+    const int q = active ? wanted : 2;
+    double a0 = -(double)INFINITY;
+    for (int p = lane; p < 50000; p += 16) {
+        const double v0 = in0[q * 50000 + p];
+        a0 = max_f64(v0, a0);
+    }
+    a0 = lanes_reduce_max_f64(a0, lane, team, shared_f64);
+    const double v1 = a0;
+    double a1 = 0.0;
+    for (int base = 0; base < 50000; base += 2048) {
+        const int stop = base + 2048 < 50000 ? base + 2048 : 50000;
+        double s1 = 0.0;
+        for (int p = base + lane; p < stop; p += 16) {
+            const double v0 = in0[q * 50000 + p];
+            const double v2 = v0 - v1;
+            const double v3 = exp(v2);
+            s1 = v3 + s1;
+        }
+        a1 = a1 + s1;
+    }
+    a1 = lanes_reduce_sum_f64(a1, lane, team, shared_f64);
+    const double v4 = a1;
+    for (int p = lane; p < 50000; p += 16) {
+        const double v0 = in0[q * 50000 + p];
+        const double v2 = v0 - v1;
+        const double v3 = exp(v2);
+        const double v5 = v3 / v4;
+        if (active) {
+            out0[q * 50000 + p] = v5;
+        }
+    }
+}

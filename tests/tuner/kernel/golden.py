@@ -1,0 +1,166 @@
+"""Golden kernel texts, and the command that writes them.
+
+``python -m tests.tuner.kernel.golden`` writes the files after a deliberate change of
+the generator. It refuses while `CODEGEN_REVISION` is that of other texts: plans and
+measurements are kept under the revision, so other texts need another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from cost_model.catalog import find
+from tests.tuner.kernel.builder import (
+    Builder,
+    add_layer_norm,
+    bias_gelu,
+    group_norm_silu,
+    softmax,
+)
+from tuner.ir.graph import Graph
+from tuner.ir.types import DType
+from tuner.kernel.lower import lower
+from tuner.kernel.render import CUDA, OPENCL, render
+from tuner.kernel.schedule import default
+from tuner.plan import CODEGEN_REVISION
+
+FOLDER: Final = Path(__file__).parents[2] / "golden" / "kernel"
+HISTORY: Final = FOLDER / "revisions.json"
+
+
+def _rotary() -> Graph:
+    b = Builder()
+    x, c, s = b.input(4, 32, 64), b.input(32, 64), b.input(32, 64)
+    sizes, steps = (4, 32, 32), (1, 1, 1)
+    low = b.op("slice", x, starts=(0, 0, 0), steps=steps, sizes=sizes)
+    high = b.op("slice", x, starts=(0, 0, 32), steps=steps, sizes=sizes)
+    turned = b.op("concat", b.op("neg", high), low, axis=2)
+    return b.graph(b.op("add", b.op("mul", x, c), b.op("mul", turned, s)))
+
+
+def _heads() -> Graph:
+    b = Builder()
+    x = b.op("add", b.input(2, 16, 256), b.input(256))
+    split = b.op("reshape", x, shape=(2, 16, 4, 64))
+    return b.graph(b.op("transpose", split, perm=(0, 2, 1, 3)))
+
+
+def _embedding() -> Graph:
+    b = Builder()
+    table, index = b.input(1000, 96), b.input(2, 24, dtype=DType.I64)
+    return b.graph(b.op("add", b.op("gather", table, index, axis=0), b.input(24, 96)))
+
+
+def _optimiser_step() -> Graph:
+    b = Builder()
+    outputs = []
+    for shape in ((64, 32), (17,)):
+        p, g, m = (b.input(*shape) for _ in range(3))
+        fresh = b.op(
+            "add", b.op("mul", m, b.constant(0.9)), b.op("mul", g, b.constant(0.1))
+        )
+        outputs += [fresh, b.op("sub", p, b.op("mul", fresh, b.constant(1e-3)))]
+    return b.graph(*outputs)
+
+
+def _padded_image() -> Graph:
+    b = Builder()
+    x = b.op("relu", b.input(2, 3, 9, 9, dtype=DType.BF16))
+    around = (0, 0, 1, 1)
+    return b.graph(b.op("pad", x, before=around, after=around, value=0.0))
+
+
+def _quantise() -> Graph:
+    b = Builder()
+    x = b.op("rint", b.op("mul", b.input(64, 48), b.constant(12.5)))
+    clipped = b.op("maximum", b.op("minimum", x, b.constant(127)), b.constant(-128))
+    return b.graph(b.op("cast", clipped, to="i8"))
+
+
+def _column_moments() -> Graph:
+    b = Builder()
+    x = b.input(200, 96)
+    square = b.op("mul", x, x)
+    return b.graph(
+        b.op("reduce_sum", x, axes=(0,), keepdims=0),
+        b.op("reduce_sum", square, axes=(0,), keepdims=0),
+    )
+
+
+def _mask() -> Graph:
+    b = Builder()
+    x, y = b.input(33, 65, dtype=DType.I32), b.input(65, dtype=DType.I32)
+    return b.graph(b.op("where", b.op("less", x, y), x, b.op("floor_mod", x, y)))
+
+
+GRAPHS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
+    {
+        "add_layer_norm": lambda: add_layer_norm(64, 768),
+        "add_layer_norm_f16": lambda: add_layer_norm(64, 768, DType.F16),
+        "bias_gelu": lambda: bias_gelu(64, 3072),
+        "column_moments": _column_moments,
+        "embedding": _embedding,
+        "group_norm_silu": lambda: group_norm_silu(2, 32, 16, 8),
+        "heads": _heads,
+        "mask_i32": _mask,
+        "optimiser_step": _optimiser_step,
+        "padded_image_bf16": _padded_image,
+        "quantise": _quantise,
+        "rotary": _rotary,
+        "softmax_columns": lambda: softmax(256, 100, axis=0),
+        "softmax_long_rows_f64": lambda: softmax(3, 50_000, dtype=DType.F64),
+        "softmax_rows": lambda: softmax(100, 130),
+    }
+)
+
+
+def texts() -> dict[str, str]:
+    """File name -> generated text."""
+    found: dict[str, str] = {}
+    for name, make in GRAPHS.items():
+        nest = lower(make())
+        cpu, gpu = default(nest, find("cpu")), default(nest, find("a100-80"))
+        found[f"{name}.cl"] = render(nest, cpu, OPENCL).text
+        found[f"{name}.cu"] = render(nest, gpu, CUDA).text
+    return found
+
+
+def digest(files: Mapping[str, str]) -> str:
+    """SHA-256 over names and texts."""
+    parts = "".join(f"{name}\0{files[name]}\0" for name in sorted(files))
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def history() -> dict[str, str]:
+    """Digest of the golden texts by revision of the generator."""
+    if not HISTORY.exists():
+        return {}
+    known: dict[str, str] = json.loads(HISTORY.read_text())
+    return known
+
+
+def main() -> int:
+    """Write the files; 1 if the revision must be raised first."""
+    files, known = texts(), history()
+    mine = digest(files)
+    if known.get(str(CODEGEN_REVISION), mine) != mine:
+        sys.stderr.write("texts changed: raise tuner.plan.CODEGEN_REVISION first\n")
+        return 1
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for old in (*FOLDER.glob("*.cl"), *FOLDER.glob("*.cu")):
+        old.unlink()
+    for name, text in files.items():
+        (FOLDER / name).write_text(text)
+    known[str(CODEGEN_REVISION)] = mine
+    HISTORY.write_text(json.dumps(known, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
