@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from service.cli.exits import BadArgument, CacheMiss, ServiceDown
 from service.cli.inputs import settings
-from service.client import Client, Miss
 from service.store import plans
 from service.store.database import connect
 from service.store.errors import StoreError
@@ -58,6 +57,8 @@ def find(key: str, least: Least, server: str) -> Found:
 
 
 def _ask(key: str, least: Least, server: str) -> Found:
+    from service.client import Client, Miss
+
     with Client(server) as client:
         found = client.lookup(key, evidence=least)
     if isinstance(found, Miss):
