@@ -12,6 +12,7 @@ from typing import Final
 from tuner.fusion.baselines import unfused_groups
 from tuner.fusion.candidates import Candidate, Space
 from tuner.fusion.columns import Columns, Price
+from tuner.fusion.horizontal import join_side_by_side
 from tuner.fusion.legality import Limits, Profile, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
@@ -21,7 +22,7 @@ from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
 from tuner.fusion.zones import Twin, Zone
 from tuner.ir.graph import Graph
-from tuner.plan import Baseline, CandidateSpace, Choice, Partition, Pin
+from tuner.plan import Baseline, CandidateSpace, Choice, Family, Partition, Pin
 
 Clock = Callable[[], float]
 
@@ -80,12 +81,36 @@ def solve(  # noqa: PLR0913 - the planner's front door
         remaining_seconds=lambda: started + time_limit_seconds - clock(),
     )
     chosen, bound = search.run()
+    chosen = join_side_by_side(
+        rules,
+        columns.price,
+        chosen,
+        pins=search.pins,
+        out_of_time=lambda: clock() > started + time_limit_seconds,
+    )
+    chosen = _or_whole(rules, columns, search.pins, chosen)
     return Solution(
         partition=_partition(rules, search, chosen, bound),
         baselines=MappingProxyType(
             {name: _baseline(rules.view, found) for name, found in starts.items()}
         ),
     )
+
+
+def _or_whole(
+    rules: Rules, columns: Columns, pins: Pins, chosen: list[Priced]
+) -> list[Priced]:
+    """The whole graph as one library call, where that is legal and cheaper."""
+    view = rules.view
+    mask, outputs = view.everything, view.delivered
+    family = rules.judge(mask, outputs) if mask else Family.POINTWISE
+    if family is not Family.LIBRARY or not pins.allow(mask):
+        return chosen
+    whole = columns.price(
+        Candidate(mask=mask, outputs=outputs, needs=0, family=family)
+    )
+    apart = math.fsum(kernel.seconds for kernel in chosen)
+    return [whole] if whole.seconds < apart else chosen
 
 
 class _Search:
