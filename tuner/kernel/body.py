@@ -10,29 +10,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
-
-import numpy as np
 
 from tuner.ir.expr import Operand, parse
 from tuner.ir.inference import ints, whole
 from tuner.ir.ops import OPS, Pattern
-from tuner.ir.types import Array, DType
+from tuner.ir.types import DType
 from tuner.kernel.errors import CannotLower
+from tuner.kernel.held import ACCUMULATED, HELD, identity, literal
 from tuner.kernel.index import (
     ZERO,
-    Atom,
     AtomKind,
-    Guard,
     Guards,
     Index,
     Map,
     Space,
     flatten,
-    shifted,
-    times,
 )
 from tuner.kernel.nest import (
     Apply,
@@ -44,33 +39,13 @@ from tuner.kernel.nest import (
     Store,
     Value,
 )
+from tuner.kernel.views import VIEWS, Key, Rule
 
 if TYPE_CHECKING:
     from tuner.ir.graph import Graph, Node
 
 UNROLLED_ELEMENTS: Final = 16
 """Reductions of up to so many elements may be unrolled into one expression."""
-
-
-class Key(NamedTuple):
-    """A question: the element of a tensor at a map, needed where guards hold."""
-
-    tensor: str
-    map: Map
-    guards: Guards
-
-
-Rule = Generator[list[Key], list[int], int]
-
-HELD: Final[Mapping[DType, DType]] = MappingProxyType(
-    {dtype: dtype for dtype in DType} | {DType.F16: DType.F32, DType.BF16: DType.F32}
-)
-"""The dtype in which a thread holds a value of a tensor's dtype."""
-
-ACCUMULATED: Final[Mapping[DType, DType]] = MappingProxyType(
-    dict(HELD) | {DType.I8: DType.I32, DType.U8: DType.I32, DType.BOOL: DType.I32}
-)
-"""The dtype in which a reduction adds up; wrapping is the same in both."""
 
 
 class Frame(NamedTuple):
@@ -131,6 +106,10 @@ class Body:
         slot = self._slots[tensor]
         self.stores.append(Store(slot, index, guards, number, per_row, value.stage))
 
+    def dtype(self, number: int) -> DType:
+        """Held dtype of a value."""
+        return self.values[number].dtype
+
     def ask(self, key: Key) -> int:
         """The number of the value that answers a question."""
         answers = self._answers
@@ -165,7 +144,7 @@ class Body:
             if node.name in self.frame.framed:
                 return self._reduced(node, key)
             return self._unrolled(node, key)
-        rule = _INJECTIVE.get(node.op)
+        rule = VIEWS.get(node.op)
         if rule is None:
             raise CannotLower(node.name, f"{node.op} runs in a library")
         return rule(self, node, key)
@@ -176,7 +155,7 @@ class Body:
         constant = self.graph.constants.get(key.tensor)
         if constant is not None:
             value = literal(constant, self.graph.types[key.tensor].dtype)
-            return self.add(Constant(value), held, 0, 0)
+            return self.constant(value, held)
         index = flatten(key.map, self.shape(key.tensor))
         mask = self._mask(index) | self._guards_mask(key.guards)
         indices = [index, *(guard.subject for guard in key.guards)]
@@ -269,7 +248,7 @@ class Body:
     def _mask(self, index: Index) -> int:
         masks = self._masks
         for atom in self.space.atoms[len(masks) :]:
-            masks.append(  # noqa: PERF401 - each needs the ones before it
+            masks.append(  # each needs the ones before it
                 self.values[atom.value].loops
                 if atom.kind is AtomKind.VALUE
                 else _joined_mask(masks, atom.operand)
@@ -295,6 +274,19 @@ class Body:
                 stage = max(stage, inner)
         return stage
 
+    def select(self, guards: Guards, chosen: int, other: int) -> int:
+        """One value where guards hold, else another."""
+        first, second = self.values[chosen], self.values[other]
+        mask = first.loops | second.loops | self._guards_mask(guards)
+        stage = max(
+            first.stage, second.stage, *(self._stage(g.subject) for g in guards)
+        )
+        return self.add(Select(guards, chosen, other), first.dtype, mask, stage)
+
+    def constant(self, value: float, dtype: DType) -> int:
+        """A literal."""
+        return self.add(Constant(value), dtype, 0, 0)
+
     # Reductions
 
     def _unrolled(self, node: Node, key: Key) -> Rule:
@@ -314,7 +306,7 @@ class Body:
         numbers = yield keys
         held = HELD[self.graph.types[key.tensor].dtype]
         if not numbers:
-            return self.add(Constant(identity(node.op, held)), held, 0, 0)
+            return self.constant(identity(node.op, held), held)
         text = OPS[node.op].expression
         wide = ACCUMULATED[held]
         total = self.cast(numbers[0], wide)
@@ -340,125 +332,6 @@ class Body:
         what = Reduced(len(self.reductions) - 1)
         return self.cast(self.add(what, wide, rows, value.stage + 1), held)
 
-    # Views
-
-    def _reshape(self, node: Node, key: Key) -> Rule:
-        source = node.inputs[0]
-        wanted = self.shape(source)
-        place = self.space.reshape(key.map, self.shape(key.tensor), wanted)
-        return (yield [Key(source, place, key.guards)])[0]
-
-    def _transpose(self, node: Node, key: Key) -> Rule:
-        perm = ints(node.attributes, "perm")
-        place = [ZERO] * len(perm)
-        for axis, source in enumerate(perm):
-            place[source] = key.map[axis]
-        return (yield [Key(node.inputs[0], tuple(place), key.guards)])[0]
-
-    def _slice(self, node: Node, key: Key) -> Rule:
-        starts, steps = ints(node.attributes, "starts"), ints(node.attributes, "steps")
-        place = tuple(
-            shifted(times(index, step), start)
-            for index, start, step in zip(key.map, starts, steps, strict=True)
-        )
-        return (yield [Key(node.inputs[0], place, key.guards)])[0]
-
-    def _expand(self, node: Node, key: Key) -> Rule:
-        source = node.inputs[0]
-        place = self.aligned(key.map, self.shape(key.tensor), self.shape(source))
-        return (yield [Key(source, place, key.guards)])[0]
-
-    def _concat(self, node: Node, key: Key) -> Rule:
-        axis = whole(node.attributes, "axis")
-        index = key.map[axis]
-        low, high = self.space.bounds(index)
-        parts: list[tuple[Guard, Key]] = []
-        start = 0
-        for name in node.inputs:
-            end = start + self.shape(name)[axis]
-            if start <= high and low < end:
-                guard = Guard(index, start, end)
-                inside = start <= low and high < end
-                guards = key.guards if inside else joined(key.guards, guard)
-                part = (*key.map[:axis], shifted(index, -start), *key.map[axis + 1 :])
-                parts.append((guard, Key(name, part, guards)))
-            start = end
-        numbers = yield [part for _, part in parts]
-        result = numbers[-1]
-        for (guard, _), number in zip(parts[-2::-1], numbers[-2::-1], strict=True):
-            result = self._select((guard,), number, result)
-        return result
-
-    def _pad(self, node: Node, key: Key) -> Rule:
-        source = node.inputs[0]
-        before = ints(node.attributes, "before")
-        place = tuple(
-            shifted(index, -b) for index, b in zip(key.map, before, strict=True)
-        )
-        mine: Guards = ()
-        is_outside = False
-        for index, extent in zip(place, self.shape(source), strict=True):
-            low, high = self.space.bounds(index)
-            is_outside = is_outside or high < 0 or low >= extent
-            if low < 0 or high >= extent:
-                mine = joined(mine, Guard(index, 0, extent))
-        other = self._filler(node, key)
-        if is_outside:
-            yield []
-            return other
-        (number,) = yield [Key(source, place, _all(key.guards, mine))]
-        return self._select(mine, number, other) if mine else number
-
-    def _filler(self, node: Node, key: Key) -> int:
-        dtype = self.graph.types[key.tensor].dtype
-        filler = literal(np.asarray(node.attributes["value"]), DType.F64)
-        if not dtype.is_float:
-            filler = int(filler)
-        return self.add(Constant(filler), HELD[dtype], 0, 0)
-
-    def _select(self, guards: Guards, chosen: int, other: int) -> int:
-        first, second = self.values[chosen], self.values[other]
-        mask = first.loops | second.loops | self._guards_mask(guards)
-        stage = max(
-            first.stage, second.stage, *(self._stage(g.subject) for g in guards)
-        )
-        return self.add(Select(guards, chosen, other), first.dtype, mask, stage)
-
-    def _gather(self, node: Node, key: Key) -> Rule:
-        axis = whole(node.attributes, "axis")
-        table, indices = node.inputs
-        rank = len(self.shape(indices))
-        where = key.map[axis : axis + rank]
-        (number,) = yield [Key(indices, where, key.guards)]
-        extent = self.shape(table)[axis]
-        position = self._position(number, extent)
-        atom = self.space.atom(Atom(AtomKind.VALUE, extent, value=position))
-        place = (*key.map[:axis], atom, *key.map[axis + rank :])
-        return (yield [Key(table, place, key.guards)])[0]
-
-    def _position(self, number: int, extent: int) -> int:
-        """An index that counts from either end, kept inside the table."""
-        dtype = self.values[number].dtype
-        if dtype not in (DType.I32, DType.I64):
-            number, dtype = self.cast(number, DType.I32), DType.I32
-        size = self.add(Constant(extent), dtype, 0, 0)
-        last = self.add(Constant(extent - 1), dtype, 0, 0)
-        text = "max(min(where(a0 < 0, a0 + a1, a0), a2), 0)"
-        return self.apply(text, (number, size, last), dtype, dtype)
-
-
-_INJECTIVE: Final[Mapping[str, Callable[[Body, Node, Key], Rule]]] = MappingProxyType(
-    {
-        "reshape": Body._reshape,
-        "transpose": Body._transpose,
-        "slice": Body._slice,
-        "expand": Body._expand,
-        "concat": Body._concat,
-        "pad": Body._pad,
-        "gather": Body._gather,
-    }
-)
-
 
 def _joined_mask(masks: Sequence[int], index: Index) -> int:
     total = 0
@@ -467,42 +340,9 @@ def _joined_mask(masks: Sequence[int], index: Index) -> int:
     return total
 
 
-def joined(guards: Guards, guard: Guard) -> Guards:
-    """Guards and one more."""
-    return guards if guard in guards else (*guards, guard)
-
-
-def _all(guards: Guards, more: Guards) -> Guards:
-    for guard in more:
-        guards = joined(guards, guard)
-    return guards
-
-
 def kept_axes(node: Node, indices: Map, rank: int) -> Map:
     """The indices of a reduction's result along the axes that it keeps."""
     if not whole(node.attributes, "keepdims"):
         return indices
     axes = ints(node.attributes, "axes")
     return tuple(indices[axis] for axis in range(rank) if axis not in axes)
-
-
-def identity(op: str, dtype: DType) -> float | int:
-    """What an empty reduction gives, in the dtype in which it is held."""
-    value = float(OPS[op].identity)
-    if dtype.is_float:
-        return value
-    if not math.isinf(value):
-        return int(value)
-    if dtype is DType.BOOL:
-        return int(value > 0)
-    info = np.iinfo(dtype.value.replace("i", "int").replace("u", "uint"))
-    return int(info.max if value > 0 else info.min)
-
-
-def literal(array: Array, dtype: DType) -> float | int:
-    """The only element of a constant."""
-    if dtype is DType.BF16:
-        bits = np.asarray(array, dtype=np.uint16).astype(np.uint32) << 16
-        return float(bits.view(np.float32).reshape(-1)[0])
-    item = np.asarray(array).reshape(-1)[0].item()
-    return float(item) if dtype.is_float else int(item)

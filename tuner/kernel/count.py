@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tuner.plan import Schedule
 
 _BASE_REGISTERS: Final = 12
+_STEPS_IN_FLIGHT: Final = 8
+"""Unrolled steps whose loads a compiler moves in front of the first use."""
 _WHOLE: Final = MappingProxyType({Pipe.FMA32: Pipe.INTEGER})
 _DOUBLE: Final = MappingProxyType({Pipe.FMA32: Pipe.FMA64})
 _SINGLE: Final[Mapping[Pipe, Pipe]] = MappingProxyType({})
@@ -136,8 +138,11 @@ class _Counter:
         for store in self.group.stores:
             if store.per_row:
                 self._store(store, self._rows())
+        self._passes()
+
+    def _passes(self) -> None:
+        points = self._points()
         for each in self.group.plan:
-            points = self._points()
             for number in self._computed(each):
                 is_inner = self.group.values[number].loops & self.group.inner_mask
                 self._value(number, points if is_inner else self._turns())
@@ -369,7 +374,7 @@ class _Counter:
                 if isinstance(what, Load):
                     width = self.nest.tensors[what.tensor].dtype.bytes
                     size += width * self._copies(number)
-            best = max(best, size * min(steps, 8))
+            best = max(best, size * min(steps, _STEPS_IN_FLIGHT))
         return best
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tuner.ir.inference import ints, whole
 from tuner.ir.ops import OPS, Pattern
-from tuner.kernel.body import UNROLLED_ELEMENTS, kept_axes
+from tuner.kernel.body import UNROLLED_ELEMENTS
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.index import ZERO, Index, Map, Space
 
@@ -22,9 +22,6 @@ class Segment(NamedTuple):
 
     extent: int
     reduced: bool
-
-
-Pattern_ = tuple[Segment, ...]
 
 
 def pattern_of(node: Node, graph: Graph) -> tuple[Segment, ...]:
@@ -130,17 +127,17 @@ class Ties:
         known = [name for name in node.inputs if name in self.found]
         if not known:
             return None
-        first = self.found[known[0]]
         if OPS[node.op].pattern is Pattern.ELEMENTWISE or node.op == "expand":
             return self._broadcast(node, known)
+        return self._viewed(node, self.found[known[0]])
+
+    def _viewed(self, node: Node, place: Map) -> Map | None:
         if node.op == "reshape":
             source, out = node.inputs[0], node.outputs[0]
-            return self._space.reshape(first, self._shape(source), self._shape(out))
+            return self._space.reshape(place, self._shape(source), self._shape(out))
         if node.op == "transpose":
-            return tuple(first[axis] for axis in ints(node.attributes, "perm"))
-        if node.name in self._framed:
-            return self._kept(node, first)
-        return None
+            return tuple(place[axis] for axis in ints(node.attributes, "perm"))
+        return self._kept(node, place) if node.name in self._framed else None
 
     def _kept(self, node: Node, place: Map) -> Map:
         axes = ints(node.attributes, "axes")
@@ -207,6 +204,3 @@ class Ties:
             order = sorted(range(len(perm)), key=perm.__getitem__)
             return tuple(place[axis] for axis in order)
         return None
-
-
-__all__ = ["Segment", "Ties", "choose", "kept_axes", "pattern_of"]

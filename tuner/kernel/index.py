@@ -64,8 +64,8 @@ class Atom(NamedTuple):
     value: int = -1
 
 
-class Refine(Exception):  # noqa: N818 - a request to start again, not an error
-    """A loop must be split so that a view becomes a plain sum.
+class Refine(Exception):
+    """A loop must be split so that a view becomes a plain sum: start again.
 
     Attributes:
         axis: the axis whose loop is split.

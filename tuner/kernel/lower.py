@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tuner.kernel.body import NO_FRAME, Body, Frame, Key
+from tuner.kernel.body import NO_FRAME, Body, Frame
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.families import family_of
 from tuner.kernel.frames import Segment, Ties, choose
@@ -22,6 +22,7 @@ from tuner.kernel.index import (
 )
 from tuner.kernel.nest import Group, Kind, Load, LoopNest, Select, Store, Tensor
 from tuner.kernel.pieces import Box, Pieces, Splitter, covers
+from tuner.kernel.views import Key
 from tuner.plan import Family
 
 if TYPE_CHECKING:

@@ -68,7 +68,9 @@ class Splitter:
             return Pieces((Place(place, ()),), ())
         if tensor not in dependent:
             return self.whole(tensor)
-        node = self._graph.producers[tensor]
+        return self._of_node(self._graph.producers[tensor], dependent)
+
+    def _of_node(self, node: Node, dependent: set[str]) -> Pieces | None:
         if OPS[node.op].pattern is Pattern.ELEMENTWISE:
             return self._elementwise(node, dependent)
         if node.op == "concat":
@@ -128,7 +130,7 @@ def _moved(pieces: Pieces, offset: Sequence[int]) -> Pieces:
     )
 
 
-def _pad(graph: Graph, space: Space, node: Node, inner: Pieces) -> Pieces:
+def _pad(graph: Graph, _: Space, node: Node, inner: Pieces) -> Pieces:
     before = ints(node.attributes, "before")
     moved = _moved(inner, before)
     source = graph.types[node.inputs[0]].static_shape
@@ -145,7 +147,7 @@ def _pad(graph: Graph, space: Space, node: Node, inner: Pieces) -> Pieces:
     return Pieces(moved.places, tuple(boxes))
 
 
-def _slice(graph: Graph, space: Space, node: Node, inner: Pieces) -> Pieces | None:
+def _slice(_: Graph, space: Space, node: Node, inner: Pieces) -> Pieces | None:
     starts, sizes = ints(node.attributes, "starts"), ints(node.attributes, "sizes")
     if inner.boxes or any(
         step != 1 and size > 1
@@ -166,7 +168,7 @@ def _slice(graph: Graph, space: Space, node: Node, inner: Pieces) -> Pieces | No
     return Pieces(tuple(places), ())
 
 
-def _transpose(graph: Graph, space: Space, node: Node, inner: Pieces) -> Pieces:
+def _transpose(_: Graph, __: Space, node: Node, inner: Pieces) -> Pieces:
     perm = ints(node.attributes, "perm")
     return Pieces(
         tuple(

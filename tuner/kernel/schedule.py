@@ -10,7 +10,6 @@ kernels ``unroll``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from tuner.kernel.mapping import Mapping, divided, map_groups, power_above
@@ -18,6 +17,8 @@ from tuner.kernel.nest import Group, Kind, LoopNest
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from cost_model.device import Device
 
 KEPT_REGISTERS: Final = 64
@@ -27,6 +28,8 @@ WORKING_REGISTERS: Final = 32
 KEPT_STACK_BYTES: Final = 1 << 14
 """Most bytes that a CPU work-item keeps between passes: a lane's share of L2."""
 _BLOCKS_PER_CORE: Final = 8
+LONG_TEAM: Final = 2048
+"""Rows that could use more lanes than this get the largest blocks."""
 _WIDEST_BYTES: Final = 16
 
 
@@ -158,7 +161,7 @@ def _default_row(nest: LoopNest, device: Device) -> Schedule:
     if group.inner_points % vector:
         vector = 1
     wanted = power_above(divided(group.inner_points, 4 * vector))
-    lanes = min(max(wanted, 32), 1024 if wanted > 2048 else 512)
+    lanes = min(max(wanted, 32), 512 if wanted <= LONG_TEAM else 1024)
     values = divided(group.inner_points, lanes * vector) * vector
     values *= group.serial_points
     threads = max(lanes, 128)

@@ -11,7 +11,8 @@ static __device__ __forceinline__ float lanes_reduce_sum_f32(float x, int lane, 
     x = x + x2;
     float x1 = __shfl_xor_sync(0xffffffffu, x, 1);
     x = x + x1;
-    if (lane % 32 == 0) shared[team * 2 + lane / 32] = x;
+    if (lane % 32 == 0)
+        shared[team * 2 + lane / 32] = x;
     __syncthreads();
     x = shared[team * 2];
     for (int i = 1; i < 2; i++) x = x + shared[team * 2 + i];

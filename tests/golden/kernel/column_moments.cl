@@ -9,7 +9,7 @@ __kernel void fused(__global const float* restrict in0, __global float* restrict
     if (p < 96) {
         float a0 = 0.0f;
         float a1 = 0.0f;
-        for (int r = 0; r < 200; r += 1) {
+        for (int r = 0; r < 200; r++) {
             const float v0 = in0[r * 96 + p];
             const float v2 = v0 * v0;
             a0 = v0 + a0;

@@ -10,7 +10,8 @@ static __device__ __forceinline__ double lanes_reduce_max_f64(double x, int lane
     x = max_f64(x, x2);
     double x1 = __shfl_xor_sync(0xffffffffu, x, 1);
     x = max_f64(x, x1);
-    if (lane % 32 == 0) shared[team * 32 + lane / 32] = x;
+    if (lane % 32 == 0)
+        shared[team * 32 + lane / 32] = x;
     __syncthreads();
     x = shared[team * 32];
     for (int i = 1; i < 32; i++) x = max_f64(x, shared[team * 32 + i]);
@@ -28,7 +29,8 @@ static __device__ __forceinline__ double lanes_reduce_sum_f64(double x, int lane
     x = x + x2;
     double x1 = __shfl_xor_sync(0xffffffffu, x, 1);
     x = x + x1;
-    if (lane % 32 == 0) shared[team * 32 + lane / 32] = x;
+    if (lane % 32 == 0)
+        shared[team * 32 + lane / 32] = x;
     __syncthreads();
     x = shared[team * 32];
     for (int i = 1; i < 32; i++) x = x + shared[team * 32 + i];

@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cost_model.catalog import find
 from tests.tuner.kernel.builder import (
@@ -23,12 +22,16 @@ from tests.tuner.kernel.builder import (
     group_norm_silu,
     softmax,
 )
-from tuner.ir.graph import Graph
 from tuner.ir.types import DType
 from tuner.kernel.lower import lower
 from tuner.kernel.render import CUDA, OPENCL, render
 from tuner.kernel.schedule import default
 from tuner.plan import CODEGEN_REVISION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tuner.ir.graph import Graph
 
 FOLDER: Final = Path(__file__).parents[2] / "golden" / "kernel"
 HISTORY: Final = FOLDER / "revisions.json"

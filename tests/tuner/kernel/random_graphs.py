@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from random import Random
+from typing import TYPE_CHECKING
 
 from tests.tuner.kernel.builder import Builder
-from tuner.ir.graph import Graph
 from tuner.ir.types import DType
+
+if TYPE_CHECKING:
+    from tuner.ir.graph import Graph
 
 _UNARY = ("tanh", "neg", "abs", "relu", "sigmoid", "erf")
 _WHOLE_UNARY = ("neg", "abs", "relu", "sign")

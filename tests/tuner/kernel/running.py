@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuner.ir.graph import Graph
 from tuner.ir.interpreter import evaluate, to_bf16
 from tuner.ir.types import Array, DType
 from tuner.kernel.lower import lower
 from tuner.kernel.render import OPENCL, render
-from tuner.plan import Schedule
 from tuner.runtime.kernels import bind_generated, typed
-from tuner.runtime.opencl import OpenCLBackend
 from tuner.runtime.verification import EPSILON, KERNEL_EPSILONS, widen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+from typing import Any
+
+    from tuner.ir.graph import Graph
+    from tuner.plan import Schedule
+    from tuner.runtime.opencl import OpenCLBackend
 
 POISON = 0xA5
 
@@ -78,7 +83,7 @@ def complaint(
         expected = evaluate(graph, feeds, precision="float64")
     for name, true in expected.items():
         kind = graph.types[name]
-        ours = widen(found[name], kind.dtype)
+        ours: Any = widen(found[name], kind.dtype)
         if not kind.dtype.is_float:
             if not np.array_equal(ours, true):
                 return f"{name}: {np.sum(ours != true)} elements differ"
@@ -106,7 +111,7 @@ def _library_error(
 ) -> float:
     with np.errstate(all="ignore"):
         native = evaluate(graph, feeds, precision="native")[name]
-    theirs = widen(native, graph.types[name].dtype)
+    theirs: Any = widen(native, graph.types[name].dtype)
     finite = np.isfinite(true) & np.isfinite(theirs)
     return float(np.max(np.abs(theirs[finite] - true[finite]), initial=0.0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,8 +16,10 @@ from tuner.ir.types import DType
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.lower import lower
 from tuner.kernel.schedule import space
-from tuner.plan import Schedule
-from tuner.runtime.opencl import OpenCLBackend
+
+if TYPE_CHECKING:
+    from tuner.plan import Schedule
+    from tuner.runtime.opencl import OpenCLBackend
 
 PER_DTYPE = {DType.F32: 40, DType.F16: 8, DType.BF16: 8, DType.F64: 6, DType.I32: 6}
 LONG_RUN = 50
@@ -28,9 +31,7 @@ def checked(backend: OpenCLBackend, graph: Graph, schedule: Schedule) -> str:
     return complaint(graph, feeds, run(backend, graph, schedule, feeds))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "first"), [(d, n) for d, n in PER_DTYPE.items()], ids=str
-)
+@pytest.mark.parametrize(("dtype", "first"), list(PER_DTYPE.items()), ids=str)
 def test_random_kernels_compute_what_the_graph_says(
     opencl: OpenCLBackend, dtype: DType, first: int, soak: bool
 ) -> None:

@@ -117,7 +117,8 @@ def _exchange(
     if parts > 1:
         both = joined(op, dtype, ("x", f"shared[team * {parts} + i]"), dialect)
         body += [
-            f"    if (lane % {width} == 0) shared[team * {parts} + lane / {width}] = x;",
+            f"    if (lane % {width} == 0)",
+            f"        shared[team * {parts} + lane / {width}] = x;",
             f"    {dialect.barrier}",
             f"    x = shared[team * {parts}];",
             f"    for (int i = 1; i < {parts}; i++) x = {both};",

@@ -56,8 +56,9 @@ _BOTH: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     }
 )
 # Functions of one argument that both languages call by the same name.
-_NAMED: Final = tuple(
-    "sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split()
+_NAMED: Final = (
+    *("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan"),
+    *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf"),
 )
 # Functions whose single-precision form ends in f in C.
 _C_NAMED: Final = (*_NAMED, "pow", "fmod", "floor", "ceil", "rint", "abs")
@@ -133,9 +134,9 @@ def _helpers(
     for dtype in (*FLOATS, *WHOLES):
         table = _FLOAT_HELPERS if dtype.is_float else _HELPERS
         for name, text in table.items():
-            if c_names and dtype is DType.F32:
-                text = text.replace("fmod(", "fmodf(").replace("fabs(", "fabsf(")
-            found[f"{name}_{dtype.value}"] = text.format(
+            single = text.replace("fmod(", "fmodf(").replace("fabs(", "fabsf(")
+            chosen = single if c_names and dtype is DType.F32 else text
+            found[f"{name}_{dtype.value}"] = chosen.format(
                 t=held[dtype],
                 d=dtype.value,
                 inf=infinity.get(dtype, ""),

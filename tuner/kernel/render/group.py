@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuner.ir.types import DType
-from tuner.kernel.body import identity
+from tuner.kernel.held import identity
 from tuner.kernel.index import AtomKind, Guards, Index, bounds, runs
 from tuner.kernel.nest import (
     Apply,
@@ -238,9 +238,9 @@ class GroupText:
     ) -> None:
         first, end, step = span
         self._unrolled(self.mapping.unroll)
-        self.lines.open(
-            f"for ({self.index_type} {name} = {first}; {name} < {end}; {name} += {step})"
-        )
+        step_text = f"{name}++" if step == 1 else f"{name} += {step}"
+        start = f"{self.index_type} {name} = {first}"
+        self.lines.open(f"for ({start}; {name} < {end}; {step_text})")
         self._values(self._along_inner(each.values))
         self._accumulate(each)
         self._stores(each.stores, condition)

@@ -31,6 +31,10 @@ def number(value: float, dtype: DType, dialect: Dialect) -> str:
         return "true" if value else "false"
     if not dtype.is_float:
         return _whole(int(value), dtype)
+    return _floating(value, dtype, dialect)
+
+
+def _floating(value: float, dtype: DType, dialect: Dialect) -> str:
     if math.isnan(value):
         return dialect.not_a_number[dtype]
     with np.errstate(over="ignore"):
@@ -39,8 +43,7 @@ def number(value: float, dtype: DType, dialect: Dialect) -> str:
         sign = "-" if rounded < 0 else ""
         return f"{sign}{dialect.infinity[dtype]}"
     if dtype is DType.F32:
-        text = str(np.float32(rounded))
-        return f"{_real(text)}f"
+        return f"{_real(str(np.float32(rounded)))}f"
     return _real(repr(rounded))
 
 
