@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, MetaData
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy import JSON, DateTime, Dialect, MetaData, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.types import TypeDecorator
 
 
@@ -55,3 +57,27 @@ class Base(DeclarativeBase):
         dict[str, Any]: JSON(none_as_null=True),
         list[Any]: JSON(none_as_null=True),
     }
+
+
+def insert_new(
+    session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Insert rows; those whose key is taken, even a moment ago, stay as they are."""
+    if not rows:
+        return
+    is_postgres = session.get_bind().dialect.name == "postgresql"
+    insert = postgresql.insert if is_postgres else sqlite.insert
+    session.execute(insert(table).on_conflict_do_nothing(), [dict(row) for row in rows])
+
+
+def take_turns(session: Session, turn: int) -> None:
+    """Let one transaction at a time pass here; the others wait for its end.
+
+    SQLite has one writer at a time anyway.
+
+    Args:
+        session: a writing session.
+        turn: number of the place; any number that no other place uses.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": turn})

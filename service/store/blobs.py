@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, LargeBinary, String, select
 from sqlalchemy.orm import Mapped, Session, deferred, mapped_column
 
-from service.store.base import Base
+from service.store.base import Base, insert_new
 from service.store.errors import BrokenReference
 
 
@@ -64,20 +64,19 @@ def put(session: Session, blobs: Iterable[Blob], *, now: datetime) -> None:
     held = set(
         session.scalars(select(BlobRow.digest).where(BlobRow.digest.in_(wanted)))
     )
-    for digest, blob in wanted.items():
-        if digest in held:
-            continue
-        session.add(
-            BlobRow(
-                digest=digest,
-                media_type=blob.media_type,
-                size_bytes=len(blob.content),
-                public=blob.public,
-                created_at=now,
-                content=blob.content,
-            )
-        )
-    session.flush()
+    rows = [
+        {
+            "digest": digest,
+            "media_type": blob.media_type,
+            "size_bytes": len(blob.content),
+            "public": blob.public,
+            "created_at": now,
+            "content": blob.content,
+        }
+        for digest, blob in sorted(wanted.items())
+        if digest not in held
+    ]
+    insert_new(session, BlobRow, rows)
 
 
 def link(session: Session, parent: str, children: Iterable[str]) -> None:
@@ -92,12 +91,8 @@ def link(session: Session, parent: str, children: Iterable[str]) -> None:
     )
     if missing := sorted(wanted - held):
         raise BrokenReference(f"blob {parent}", f"names {missing[0]}, not stored")
-    known = set(
-        session.scalars(select(BlobLinkRow.child).where(BlobLinkRow.parent == parent))
-    )
-    for child in sorted(wanted - known):
-        session.add(BlobLinkRow(parent=parent, child=child))
-    session.flush()
+    rows = [{"parent": parent, "child": child} for child in sorted(wanted)]
+    insert_new(session, BlobLinkRow, rows)
 
 
 def find(session: Session, digest: str) -> Blob | None:
@@ -115,3 +110,17 @@ def find(session: Session, digest: str) -> Blob | None:
         content=row.content,
         public=row.public,
     )
+
+
+def children(session: Session, parents: Iterable[str]) -> tuple[str, ...]:
+    """Digests of everything that these blobs name, sorted."""
+    query = select(BlobLinkRow.child).where(BlobLinkRow.parent.in_(set(parents)))
+    return tuple(sorted(set(session.scalars(query))))
+
+
+def sizes(session: Session, digests: Iterable[str]) -> dict[str, int]:
+    """Bytes of each of these blobs that is stored."""
+    query = select(BlobRow.digest, BlobRow.size_bytes).where(
+        BlobRow.digest.in_(set(digests))
+    )
+    return {row.digest: row.size_bytes for row in session.execute(query)}

@@ -27,6 +27,21 @@ _SQLITE: Final[dict[int, Reason]] = {
 }
 """SQLite's primary result codes (sqlite.org/rescode.html) as our reasons."""
 
+_POSTGRES: Final[tuple[tuple[str, Reason], ...]] = (
+    ("42P01", "outdated"),  # undefined table
+    ("42703", "outdated"),  # undefined column
+    ("25006", "read-only"),
+    ("53100", "full"),
+    ("53", "unreachable"),  # no memory, too many connections
+    ("55P03", "locked"),
+    ("40", "locked"),  # deadlock, serialisation
+    ("57P", "unreachable"),  # the server stops or starts
+    ("08", "unreachable"),
+    ("XX001", "corrupt"),
+    ("XX002", "corrupt"),
+)
+"""PostgreSQL's SQLSTATE by prefix (its manual, appendix A) as our reasons."""
+
 _BEGIN: Final = "fuseplan_begin"
 
 
@@ -114,15 +129,24 @@ def explain(error: DBAPIError, location: str) -> StoreUnavailable:
     code = getattr(error.orig, "sqlite_errorcode", None)
     text_ = str(error.orig)
     if code is None:
-        if error.connection_invalidated or "connection" in text_.lower():
-            return StoreUnavailable(location, "unreachable", text_)
-        raise error
+        reason = _postgres_reason(error)
+        if reason is None:
+            raise error
+        return StoreUnavailable(location, reason, text_)
     if "no such table" in text_ or "no such column" in text_:
         return StoreUnavailable(location, "outdated", text_)
     reason = _SQLITE.get(code & 0xFF)
     if reason is None:
         raise error
     return StoreUnavailable(location, reason, text_)
+
+
+def _postgres_reason(error: DBAPIError) -> Reason | None:
+    state = getattr(error.orig, "sqlstate", None) or ""
+    if not state:
+        gone = error.connection_invalidated or "connection" in str(error.orig).lower()
+        return "unreachable" if gone else None
+    return next((r for prefix, r in _POSTGRES if state.startswith(prefix)), None)
 
 
 def _prepare_file(url: URL) -> str:

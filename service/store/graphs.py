@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import String
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from service.store.base import Base
+from service.store.base import Base, insert_new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +42,14 @@ class GraphRow(Base):
 
 def put(session: Session, graph: StoredGraph) -> None:
     """Remember a graph, unless its hash is known already."""
-    if session.get(GraphRow, graph.hash) is None:
-        session.add(
-            GraphRow(
-                hash=graph.hash,
-                title=graph.title[:200],
-                nodes=graph.nodes,
-                tensors=graph.tensors,
-                created_at=graph.created_at,
-            )
-        )
-        session.flush()
+    row = {
+        "hash": graph.hash,
+        "title": graph.title[:200],
+        "nodes": graph.nodes,
+        "tensors": graph.tensors,
+        "created_at": graph.created_at,
+    }
+    insert_new(session, GraphRow, [row])
 
 
 def find(session: Session, hash_: str) -> StoredGraph | None:

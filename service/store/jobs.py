@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -27,6 +27,8 @@ STATES: Final[tuple[State, ...]] = (
     "failed",
     "cancelled",
 )
+
+NORMAL_PRIORITY: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,8 @@ class JobRequest:
         input_form: `onnx` or `json`.
         options: options of the plan, JSON-ready.
         names: canonical id -> the names in the submitted model.
+        priority: of the jobs that wait, the one with the smallest number is next.
+        request_id: the request that made it.
     """
 
     id: str
@@ -73,6 +77,8 @@ class JobRequest:
     names: Mapping[str, Any]
     budget_seconds: float
     budget_trials: int
+    priority: int = NORMAL_PRIORITY
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +158,8 @@ class JobRow(Base):
     names: Mapped[dict[str, Any]]
     budget_seconds: Mapped[float]
     budget_trials: Mapped[int]
+    priority: Mapped[int] = mapped_column(server_default="100")
+    request_id: Mapped[str] = mapped_column(String(64), server_default="")
     state: Mapped[str] = mapped_column(String(20), index=True)
     trials: Mapped[int]
     best_seconds: Mapped[float | None]
@@ -200,6 +208,8 @@ def create(
         names=dict(request.names),
         budget_seconds=request.budget_seconds,
         budget_trials=request.budget_trials,
+        priority=request.priority,
+        request_id=request.request_id,
         state="queued",
         trials=progress.trials,
         best_seconds=progress.best_seconds,
@@ -251,6 +261,26 @@ def latest(session: Session, plan_key: str) -> Job | None:
     return None if row is None else _job(row)
 
 
+def latest_of(session: Session, plan_keys: Collection[str]) -> Mapping[str, Job]:
+    """The job that was last made for each of these plan keys."""
+    rows = session.scalars(
+        select(JobRow)
+        .where(JobRow.plan_key.in_(plan_keys))
+        .order_by(JobRow.created_at, JobRow.id)
+    )
+    return {row.plan_key: _job(row) for row in rows}
+
+
+def waiting(session: Session) -> Mapping[str, int]:
+    """How many jobs wait on each queue."""
+    rows = session.execute(
+        select(JobRow.queue, func.count())
+        .where(JobRow.state == "queued")
+        .group_by(JobRow.queue)
+    ).all()
+    return {row[0]: row[1] for row in rows}
+
+
 def page(
     session: Session,
     *,
@@ -292,7 +322,7 @@ def start(session: Session, id_: str, *, now: datetime) -> Job | None:
     Returns:
         The job, or None when it has ended or nobody knows it.
     """
-    row = session.get(JobRow, id_)
+    row = _held(session, id_)
     if row is None or row.state not in ACTIVE:
         return None
     if row.state == "queued":
@@ -355,7 +385,7 @@ def finish(
         error: problem+json, for a failed job.
         summary: what the `done` event says besides the state.
     """
-    row = session.get(JobRow, id_, populate_existing=True)
+    row = _held(session, id_)
     if row is None or row.state not in ACTIVE:
         return None if row is None else _job(row)
     row.state = state
@@ -377,7 +407,7 @@ def finish(
 
 def request_cancel(session: Session, id_: str, *, now: datetime) -> Job | None:
     """Cancel a queued job at once, a running one after the batch in flight."""
-    row = session.get(JobRow, id_)
+    row = _held(session, id_)
     if row is None:
         return None
     if row.state == "queued":
@@ -392,6 +422,7 @@ def append(
     session: Session, id_: str, drafts: tuple[EventDraft, ...], *, now: datetime
 ) -> None:
     """Add events to a job; they get the next numbers."""
+    _held(session, id_)
     last = session.scalar(select(func.max(EventRow.number)).where(EventRow.job == id_))
     session.add_all(
         EventRow(
@@ -443,6 +474,12 @@ def events(
     )
 
 
+def _held(session: Session, id_: str) -> JobRow | None:
+    """The row of a job; until the transaction ends nobody else changes it."""
+    session.flush()
+    return session.get(JobRow, id_, populate_existing=True, with_for_update=True)
+
+
 def _state(row: JobRow) -> Mapping[str, Any]:
     return {
         "state": row.state,
@@ -468,6 +505,8 @@ def _job(row: JobRow) -> Job:
         names=row.names,
         budget_seconds=row.budget_seconds,
         budget_trials=row.budget_trials,
+        priority=row.priority,
+        request_id=row.request_id,
     )
     return Job(
         request=request,

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import String, select
+from sqlalchemy import String
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from service.store.base import Base
+from service.store.base import Base, insert_new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +33,8 @@ class KernelRow(Base):
 def put(session: Session, kernels: Iterable[StoredKernel], *, now: datetime) -> None:
     """Remember kernels; those known already stay as they are."""
     wanted = {kernel.fingerprint: kernel for kernel in kernels}
-    held = set(
-        session.scalars(
-            select(KernelRow.fingerprint).where(KernelRow.fingerprint.in_(wanted))
-        )
-    )
-    session.add_all(
-        KernelRow(fingerprint=fingerprint, family=kernel.family, created_at=now)
-        for fingerprint, kernel in wanted.items()
-        if fingerprint not in held
-    )
-    session.flush()
+    rows = [
+        {"fingerprint": fingerprint, "family": kernel.family, "created_at": now}
+        for fingerprint, kernel in sorted(wanted.items())
+    ]
+    insert_new(session, KernelRow, rows)

@@ -11,7 +11,7 @@ from sqlalchemy import ForeignKey, Index, String, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from service.store import blobs
-from service.store.base import Base
+from service.store.base import Base, insert_new
 
 Evidence = Literal["analytic", "compiled", "measured"]
 
@@ -137,18 +137,15 @@ class PlanPointerRow(Base):
 
 def register(session: Session, identity: PlanIdentity, *, now: datetime) -> None:
     """Remember what a key stands for, unless it is known already."""
-    if session.get(PlanRow, identity.key) is None:
-        session.add(
-            PlanRow(
-                key=identity.key,
-                graph_hash=identity.graph_hash,
-                target=identity.target,
-                parts=dict(identity.parts),
-                options=dict(identity.options),
-                created_at=now,
-            )
-        )
-        session.flush()
+    row = {
+        "key": identity.key,
+        "graph_hash": identity.graph_hash,
+        "target": identity.target,
+        "parts": dict(identity.parts),
+        "options": dict(identity.options),
+        "created_at": now,
+    }
+    insert_new(session, PlanRow, [row])
 
 
 def publish(
@@ -163,6 +160,7 @@ def publish(
         The pointer after the call.
     """
     body = blobs.Blob.of(revision.body, BODY_TYPE)
+    session.get(PlanRow, key, with_for_update=True)  # one writer per key at a time
     held = pointer(session, key, (revision.evidence,))
     if held is not None and held.digest == body.digest:
         return held
@@ -242,13 +240,57 @@ def count(session: Session) -> Mapping[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def existing(session: Session, keys: Collection[str]) -> frozenset[str]:
-    """Which of these keys have any plan."""
-    return frozenset(
-        session.scalars(
-            select(PlanPointerRow.key).where(PlanPointerRow.key.in_(keys)).distinct()
-        )
+def pointers(
+    session: Session, keys: Collection[str], evidence: Iterable[Evidence] = ORDER
+) -> Mapping[str, PlanPointer]:
+    """The best plan of each of these keys that has one, in one query."""
+    rank = {kind: place for place, kind in enumerate(ORDER) if kind in set(evidence)}
+    rows = session.scalars(
+        select(PlanRevisionRow)
+        .join(PlanPointerRow, PlanPointerRow.revision_id == PlanRevisionRow.id)
+        .where(PlanPointerRow.key.in_(keys), PlanPointerRow.evidence.in_(rank))
     )
+    found: dict[str, PlanPointer] = {}
+    for one in map(_pointer, rows):
+        held = found.get(one.key)
+        if held is None or rank[one.evidence] < rank[held.evidence]:
+            found[one.key] = one
+    return found
+
+
+def identities(session: Session, keys: Collection[str]) -> Mapping[str, PlanIdentity]:
+    """What each of these keys stands for; those that nobody asked for are left out."""
+    rows = session.scalars(select(PlanRow).where(PlanRow.key.in_(keys)))
+    return {row.key: _identity(row) for row in rows}
+
+
+def alike(session: Session, identity: PlanIdentity) -> tuple[PlanIdentity, ...]:
+    """Other keys for the same graph and target, the newest first."""
+    rows = session.scalars(
+        select(PlanRow)
+        .where(PlanRow.graph_hash == identity.graph_hash)
+        .where(PlanRow.target == identity.target, PlanRow.key != identity.key)
+        .order_by(PlanRow.created_at.desc(), PlanRow.key)
+    )
+    return tuple(map(_identity, rows))
+
+
+def keys_of(
+    session: Session, *, target: str | None = None, limit: int = 1000
+) -> tuple[str, ...]:
+    """Keys that have a plan, sorted.
+
+    Args:
+        session: where to look.
+        target: only plans for this device.
+        limit: at most so many.
+    """
+    query = select(PlanRow.key).where(
+        PlanRow.key.in_(select(PlanPointerRow.key)),
+    )
+    if target is not None:
+        query = query.where(PlanRow.target == target)
+    return tuple(session.scalars(query.order_by(PlanRow.key).limit(limit)))
 
 
 def _append(

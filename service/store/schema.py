@@ -13,10 +13,12 @@ from sqlalchemy import MetaData
 from sqlalchemy.exc import DBAPIError
 
 from service.store import (
+    audit,
     blobs,
     devices,
     graphs,
     heartbeats,
+    idempotency,
     jobs,
     kernels,
     measurements,
@@ -28,10 +30,12 @@ from service.store.database import Database, connect, explain
 from service.store.errors import StoreUnavailable
 
 FAMILIES: Final = (
+    audit,
     blobs,
     devices,
     graphs,
     heartbeats,
+    idempotency,
     jobs,
     kernels,
     measurements,

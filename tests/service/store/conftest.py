@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.store import Database, connect, upgrade
+from tests.service.conftest import NewDatabase
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
@@ -20,9 +21,18 @@ def now() -> datetime:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """Address of a database that does not exist yet."""
+def file_url(tmp_path: Path) -> str:
+    """Address of a SQLite database that does not exist yet."""
     return f"sqlite:///{tmp_path / 'data' / 'fuseplan.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, file_url: str) -> str:
+    """Address of an empty database, of each kind."""
+    if request.param == "sqlite":
+        return file_url
+    new_database: NewDatabase = request.getfixturevalue("postgres")
+    return new_database()
 
 
 @pytest.fixture

@@ -20,6 +20,12 @@ MOUNTS = """\
 """
 
 
+@pytest.fixture
+def url(file_url: str) -> str:
+    """A file: the tests of this module are about SQLite, unless they say so."""
+    return file_url
+
+
 def path_of(url: str) -> Path:
     """The file of a SQLite address."""
     return Path(url.removeprefix("sqlite:///"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 
@@ -106,6 +107,39 @@ def test_counts_and_lists(database: Database, now: datetime) -> None:
         plans.publish(session, KEY, revision(b"2", "measured"), now=now)
         newest = plans.newest(session)
         assert plans.count(session) == {"analytic": 1, "measured": 1}
-        assert plans.existing(session, [KEY, "c" * 64]) == {KEY}
+        best = plans.pointers(session, [KEY, "c" * 64])
+        assert {key: one.evidence for key, one in best.items()} == {KEY: "measured"}
+        assert plans.pointers(session, [KEY], ("compiled",)) == {}
+        assert plans.keys_of(session) == (KEY,)
+        assert plans.keys_of(session, target="sm_90") == ()
     assert [one.identity for one in newest] == [identity()]
     assert newest[0].pointer.evidence == "measured"
+
+
+def test_two_writers_of_one_key_take_turns(database: Database, now: datetime) -> None:
+    """Many threads that publish under one key all get through; the best plan wins."""
+
+    def publish(number: int) -> None:
+        with database.write() as session:
+            register(session, now)
+            plan = revision(f"{number}".encode(), seconds=float(number))
+            plans.publish(session, KEY, plan, now=now)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(publish, range(8, 0, -1)))
+    with database.read() as session:
+        best = plans.pointer(session, KEY)
+        numbers = [one.revision for one in plans.history(session, KEY)]
+    assert best is not None
+    assert best.seconds == 1.0
+    assert numbers == list(range(1, 9))
+
+
+def test_alike_keys_share_graph_and_target(database: Database, now: datetime) -> None:
+    """Another toolchain or other options of the same graph and target are alike."""
+    other = "d" * 64
+    with database.write() as session:
+        register(session, now)
+        register(session, now, other)
+        alike = plans.alike(session, identity(KEY))
+    assert [one.key for one in alike] == [other]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from alembic import command
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
 from service.store import Database, StoreUnavailable, connect, upgrade
 from service.store import plans as plan_store
@@ -18,9 +18,16 @@ from service.store.schema import (
     newest_revision,
     revision,
 )
+from tests.service.conftest import NewDatabase
 from tests.service.store import samples
 
 STORED = Path(__file__).parent / "stored"
+
+
+@pytest.fixture
+def url(file_url: str) -> str:
+    """A file: the tests of this module are about SQLite, unless they say so."""
+    return file_url
 
 
 def test_a_new_database_has_the_newest_revision(url: str) -> None:
@@ -40,7 +47,7 @@ def test_upgrading_twice_changes_nothing(url: str) -> None:
     assert upgrade(url) == upgrade(url)
 
 
-def test_migrations_make_exactly_the_tables_of_the_code(database: Database) -> None:
+def check_migrations(database: Database) -> None:
     """Alembic finds no difference, and leaves tables that are not ours alone."""
     with database.write() as session:
         session.execute(text("CREATE TABLE workflow_status (id INTEGER)"))
@@ -50,13 +57,36 @@ def test_migrations_make_exactly_the_tables_of_the_code(database: Database) -> N
         command.check(config)
 
 
+def test_migrations_make_exactly_the_tables_of_the_code(database: Database) -> None:
+    """The tables after all migrations are those that the classes declare."""
+    check_migrations(database)
+
+
+def test_postgresql_gets_the_same_tables(postgres: NewDatabase) -> None:
+    """On a server, too: no difference, upgrading twice is harmless, and back down."""
+    url = postgres()
+    assert upgrade(url) == upgrade(url) == newest_revision()
+    database = connect(url)
+    check_migrations(database)
+    undo(database)
+    database.close()
+
+
 def test_an_upgrade_can_be_undone(database: Database) -> None:
     """Going down to nothing removes every table of ours."""
+    undo(database)
+
+
+def undo(database: Database) -> None:
+    """Go down to nothing, and check that nothing is left."""
     config = configuration()
     with database.writer.begin() as connection:
         config.attributes["connection"] = connection
         command.downgrade(config, "base")
     assert revision(database) is None
+    with database.read() as session:
+        left = set(inspect(session.connection()).get_table_names())
+    assert not left & set(METADATA.tables)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in STORED.glob("*.sql")))
