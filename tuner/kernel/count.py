@@ -379,7 +379,8 @@ class _Counter:
 
 
 def _size(dtype: DType) -> int:
-    return 2 if dtype.bytes == 8 else 1
+    """32-bit registers that hold a value."""
+    return max(1, dtype.bytes // 4)
 
 
 def _pipe(dtype: DType) -> Pipe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from tuner.runtime.verification import EPSILON, KERNEL_EPSILONS, widen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-from typing import Any
 
     from tuner.ir.graph import Graph
     from tuner.plan import Schedule
