@@ -31,6 +31,8 @@ _CURE: Final = (
 )
 _PREFERRED: Final = ("Intel", "Portable Computing Language")
 _STANDARD: Final = "-cl-std=CL3.0"
+_NO_ROOM: Final = frozenset({-4, -5, -6, -54})
+"""Codes of a launch that does not fit: memory, resources, host memory, group size."""
 _EXACTNESS: Final = {"strict": (), "relaxed": ("-cl-fast-relaxed-math",)}
 
 
@@ -56,7 +58,9 @@ class _Launch:
         try:
             self.call()
         except self.error as error:
-            raise KernelFailed("launch", str(error)) from error
+            is_room = getattr(error, "code", 0) in _NO_ROOM
+            kind = ResourcesExceeded if is_room else KernelFailed
+            raise kind("launch", str(error)) from error
 
 
 def _load() -> Any:

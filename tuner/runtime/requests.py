@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -13,6 +13,13 @@ from tuner.ir.types import Array, TensorType
 from tuner.plan import Measurement, MemoryPlan, Source
 
 Exactness = Literal["strict", "relaxed"]
+Tell = Callable[[str], None]
+"""Says what is done next; the empty text: nothing in particular."""
+
+
+def silent(text: str) -> None:
+    """Tell nobody."""
+    del text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +41,7 @@ class MeasureRequest:
         deadline_seconds: after this the child is killed, counted from the request.
         attempts: how often a batch of samples that others disturbed is taken.
         verify: whether outputs are compared before timing.
+        timed: whether it is timed at all; if not, it is verified once per process.
     """
 
     graph: Graph
@@ -51,6 +59,7 @@ class MeasureRequest:
     deadline_seconds: float = 60.0
     attempts: int = 1
     verify: bool = True
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +124,7 @@ class PlanRequest:
         reference_weights: stored arrays of the model's inputs that are weights, by
             the model's names.
         budget_seconds: for the timed samples of all programs together.
+        attempts: how often samples that others disturbed are taken.
     """
 
     programs: Mapping[str, Program]
@@ -130,6 +140,7 @@ class PlanRequest:
     repeats: int = 15
     budget_seconds: float = 5.0
     deadline_seconds: float = 300.0
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +148,8 @@ class PlanResult:
     """Measurements by program name; "reference" is the user's model, run alone.
 
     Attributes:
-        verified: whether every program agreed with the reference model.
+        verified: whether outputs were compared with the reference model: every
+            program without a failure agreed with it, and there is one.
     """
 
     measurements: Mapping[str, Measurement]

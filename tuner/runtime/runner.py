@@ -13,6 +13,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -21,9 +23,10 @@ from typing import IO, Any, Final, Self
 from tuner.errors import DeviceUnavailable
 from tuner.plan import Measurement
 from tuner.runtime import wire
+from tuner.runtime.failures import failed
 from tuner.runtime.library import usable_threads
 from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
-from tuner.runtime.server import Hello, Pair, Reply, failed
+from tuner.runtime.server import Hello, Note, Pair, Reply
 from tuner.runtime.whole import ReferenceRequest
 
 _START_SECONDS: Final = 60.0
@@ -31,6 +34,10 @@ _STARTS: Final = 3
 """Children in a row that may die before the canary sings; then the device is sick."""
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _TAIL_BYTES: Final = 600
+_LAST_SECONDS: Final = 2.0
+_STRAYS: Final = 2
+"""Times that a request may lose its child to a kill from outside (nothing that a
+kernel does sends SIGKILL, but an operator or a lack of memory does)."""
 
 
 @dataclass(slots=True)
@@ -40,6 +47,13 @@ class _Child:
     lifeline: int
     log: IO[bytes]
     hello: Hello
+
+    def signal(self) -> int:
+        """The signal by which a child that hung up was killed; 0 if by none."""
+        try:
+            return max(-self.process.wait(_LAST_SECONDS), 0)
+        except subprocess.TimeoutExpired:
+            return 0
 
     def kill(self) -> str:
         """End the whole process group; how it ended, and its last words."""
@@ -75,6 +89,7 @@ class Runner:
         self.deaths = 0
         self._threads = threads or usable_threads()
         self._child: _Child | None = None
+        self._note = ""
 
     def __enter__(self) -> Self:
         """Start the child.
@@ -133,16 +148,39 @@ class Runner:
         return answer[0], answer[1]
 
     def measure_whole(self, request: PlanRequest) -> PlanResult:
-        """Verify and time whole programs, and the reference model in a child alone."""
-        answer = self._ask(request, request.deadline_seconds)
-        if isinstance(answer, Measurement):
-            names = request.programs
-            return PlanResult(measurements=dict.fromkeys(names, answer), verified=False)
-        result: PlanResult = answer
+        """Verify and time whole programs, and the reference model in a child alone.
+
+        A program that fails, or kills the child, fails alone.
+        """
+        result = self._programs(request)
         if request.reference is None:
             return result
         reference = {"reference": self._reference(request, request.reference)}
         return replace(result, measurements={**result.measurements, **reference})
+
+    def _programs(self, request: PlanRequest) -> PlanResult:
+        deaths = self.deaths
+        answer = self._ask(request, request.deadline_seconds)
+        if isinstance(answer, PlanResult):
+            return answer
+        names = tuple(request.programs)
+        if deaths == self.deaths or len(names) == 1:
+            return PlanResult(measurements=dict.fromkeys(names, answer), verified=False)
+        guilty = self._note
+        if guilty in names:
+            others = [name for name in names if name != guilty]
+            parts, known = [self._only(request, others)], {guilty: answer}
+        else:
+            parts, known = [self._only(request, [name]) for name in names], {}
+        found = known | {n: m for part in parts for n, m in part.measurements.items()}
+        return PlanResult(
+            measurements={name: found[name] for name in names},
+            verified=any(part.verified for part in parts),
+        )
+
+    def _only(self, request: PlanRequest, names: Sequence[str]) -> PlanResult:
+        programs = {name: request.programs[name] for name in names}
+        return self._programs(replace(request, programs=programs))
 
     def _reference(self, request: PlanRequest, model: bytes) -> Measurement:
         names = request.reference_names
@@ -153,6 +191,7 @@ class Runner:
             threads=self._threads,
             repeats=request.repeats,
             budget_seconds=request.budget_seconds / (len(request.programs) + 1),
+            attempts=request.attempts,
         )
         with Runner("null", threads=self._threads) as alone:
             answer: Measurement = alone.ask(question, request.deadline_seconds)
@@ -163,16 +202,32 @@ class Runner:
         return self._ask(request, deadline_seconds)
 
     def _ask(self, request: Any, deadline_seconds: float) -> Any:
+        """An answer; a child that was killed from outside is replaced and asked too."""
+        for _ in range(_STRAYS):
+            answer = self._ask_once(request, deadline_seconds)
+            if answer is not None:
+                return answer
+        return failed("resources", "killed from outside again: is memory short?")
+
+    def _ask_once(self, request: Any, deadline_seconds: float) -> Any:
+        """An answer, or None when somebody else killed the child."""
         child = self._alive()
+        self._note = ""
+        end = time.monotonic() + deadline_seconds
         try:
             wire.send(child.pipe, request)
-            if child.pipe.poll(deadline_seconds):
-                reply: Reply = wire.receive(child.pipe)
-                if not reply.is_healthy:
-                    self._bury("runtime", "the device is in error")
-                return reply.answer
+            while child.pipe.poll(max(end - time.monotonic(), 0.0)):
+                reply: Reply | Note = wire.receive(child.pipe)
+                if isinstance(reply, Note):
+                    self._note = reply.text
+                elif reply.is_healthy:
+                    return reply.answer
+                else:
+                    return self._bury("runtime", "the device is in error")
         except (EOFError, ConnectionError):
-            return self._bury("runtime", "the child died")
+            is_stray = child.signal() == signal.SIGKILL
+            buried = self._bury("runtime", "the child died")
+            return None if is_stray else buried
         return self._bury("timeout", f"no answer within {deadline_seconds:g} s")
 
     def _bury(self, kind: str, message: str) -> Measurement:

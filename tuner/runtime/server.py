@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
-from tuner.errors import (
-    CompileFailed,
-    KernelFailed,
-    TunerError,
-    VerificationFailed,
-)
+from tuner.errors import DeviceUnavailable, KernelFailed, TunerError
 from tuner.plan import Measurement
-from tuner.runtime import wire
-from tuner.runtime.backend import ResourcesExceeded
+from tuner.runtime import library, wire
+from tuner.runtime.backend import Backend
 from tuner.runtime.bench import Bench
 from tuner.runtime.canary import sing
 from tuner.runtime.devices import open_backend
+from tuner.runtime.failures import failed, failure_of
 from tuner.runtime.library import SessionOptions
-from tuner.runtime.requests import MeasureRequest, PlanRequest
+from tuner.runtime.requests import MeasureRequest, PlanRequest, Tell, silent
 from tuner.runtime.whole import ReferenceRequest, measure_programs, time_reference
-
-_KINDS: Final[Mapping[type[TunerError], str]] = MappingProxyType(
-    {
-        CompileFailed: "compile",
-        ResourcesExceeded: "resources",
-        VerificationFailed: "correctness",
-        KernelFailed: "runtime",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +25,7 @@ class Hello:
     """First message of a child: its device is open and the canary sang, or why not.
 
     Attributes:
+        toolchain: compiler, driver and library versions, and the library's threads.
         problem: empty when the device works; else `where` and `hint` belong to it.
     """
 
@@ -49,6 +34,13 @@ class Hello:
     where: str = ""
     problem: str = ""
     hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What the child is about to do, so that its death can be explained."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +58,6 @@ class Pair:
     requests: tuple[MeasureRequest, MeasureRequest]
 
 
-def failed(kind: str, message: str) -> Measurement:
-    """A measurement without samples."""
-    return Measurement(seconds=math.inf, failure=kind, message=message)
-
-
-def kind_of(error: TunerError) -> str:
-    """Failure kind of an error."""
-    return _KINDS.get(type(error), "runtime")
-
-
 def serve(device: str, pipe: int, threads: int) -> None:
     """Open the device, greet, and answer until the pipe closes."""
     connection = Connection(pipe)
@@ -87,18 +69,33 @@ def serve(device: str, pipe: int, threads: int) -> None:
         wire.send(connection, refusal)
         return
     bench = Bench(backend, SessionOptions(threads=threads))
-    wire.send(connection, Hello(device_name=backend.name, toolchain=backend.toolchain))
+    wire.send(
+        connection,
+        Hello(device_name=backend.name, toolchain=_versions(backend, threads)),
+    )
+
+    def tell(text: str) -> None:
+        wire.send(connection, Note(text=text))
+
     while True:
         try:
             request = wire.receive(connection)
         except EOFError:
             return
-        wire.send(connection, reply(bench, request))
+        wire.send(connection, reply(bench, request, tell))
 
 
-def reply(bench: Bench, request: Any) -> Reply:
+def _versions(backend: Backend, threads: int) -> str:
+    try:
+        runtime = library.toolchain()
+    except DeviceUnavailable:
+        runtime = "no library"
+    return f"{backend.toolchain}, {runtime}, {threads} threads"
+
+
+def reply(bench: Bench, request: Any, tell: Tell = silent) -> Reply:
     """Answer; after a failed run, the canary says whether the error sticks."""
-    given = answer(bench, request)
+    given = answer(bench, request, tell)
     if not isinstance(given, Measurement) or given.failure != "runtime":
         return Reply(answer=given)
     try:
@@ -108,25 +105,23 @@ def reply(bench: Bench, request: Any) -> Reply:
     return Reply(answer=given)
 
 
-def answer(bench: Bench, request: Any) -> Any:
+def answer(bench: Bench, request: Any, tell: Tell = silent) -> Any:
     """One answer. This is the child's top loop: every error becomes an answer."""
     try:
-        return _answer(bench, request)
-    except TunerError as error:
-        return failed(kind_of(error), str(error))
-    except MemoryError as error:
-        return failed("resources", f"out of memory: {error}")
+        return _answer(bench, request, tell)
+    except (TunerError, MemoryError) as error:
+        return failure_of(error)
     except Exception:  # noqa: BLE001
         return failed("runtime", traceback.format_exc(limit=-4))
 
 
-def _answer(bench: Bench, request: Any) -> Any:
+def _answer(bench: Bench, request: Any, tell: Tell) -> Any:
     if isinstance(request, MeasureRequest):
         return bench.measure(request)
     if isinstance(request, Pair):
         return bench.measure_by_turns(request.requests)
     if isinstance(request, PlanRequest):
-        return measure_programs(bench.backend, request, bench.options)
+        return measure_programs(bench.backend, request, bench.options, tell)
     if isinstance(request, ReferenceRequest):
         return time_reference(request)
     raise KernelFailed("runner", f"does not know {type(request).__name__}")

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tuner.errors import VerificationFailed
+from tuner.errors import TunerError, VerificationFailed
 from tuner.ir.types import Array, DType
 from tuner.plan import Measurement
 from tuner.runtime.backend import Backend
 from tuner.runtime.executor import Executor, prepared
+from tuner.runtime.failures import failure_of
 from tuner.runtime.library import Launch, ReferenceModel, SessionOptions
-from tuner.runtime.requests import PlanRequest, PlanResult, Program
+from tuner.runtime.requests import PlanRequest, PlanResult, Program, Tell, silent
 from tuner.runtime.timing import Protocol, measure, measure_by_turns
 from tuner.runtime.verification import EPSILON, MODEL_EPSILONS, Verdict, widen
 
@@ -30,13 +31,18 @@ class ReferenceRequest:
     threads: int
     repeats: int
     budget_seconds: float
+    attempts: int = 1
 
 
 def time_reference(request: ReferenceRequest) -> Measurement:
     """Time the model as its user would run it: all optimisations, spinning threads."""
     options = SessionOptions(threads=request.threads, spinning=True)
     model = ReferenceModel(request.model, request.weights, options)
-    protocol = Protocol(repeats=request.repeats, budget_seconds=request.budget_seconds)
+    protocol = Protocol(
+        repeats=request.repeats,
+        budget_seconds=request.budget_seconds,
+        attempts=request.attempts,
+    )
     launch = model.launch(request.feeds)
 
     def run(launches: int) -> float:
@@ -53,47 +59,91 @@ def _elapsed(launch: Launch, launches: int) -> float:
 
 
 def measure_programs(
-    backend: Backend, request: PlanRequest, options: SessionOptions | None = None
+    backend: Backend,
+    request: PlanRequest,
+    options: SessionOptions | None = None,
+    tell: Tell = silent,
 ) -> PlanResult:
-    """Verify every program on every feed, then time all by turns.
+    """Verify every program on every feed, then time by turns those that passed.
+
+    A program that cannot be loaded, or disagrees with the reference model, has a
+    failed measurement; the others go on.
+
+    Args:
+        backend: the device.
+        request: the programs.
+        options: threads of library calls.
+        tell: hears the name of each program before it runs for the first time.
 
     Raises:
-        VerificationFailed: a program disagrees with the reference model.
-        CompileFailed, ResourcesExceeded, KernelFailed: a step cannot run.
+        KernelFailed: the reference model cannot be run.
     """
-    executors = _load(backend, request, options)
-    verdicts = dict.fromkeys(request.programs, Verdict())
-    if request.reference is not None:
-        expected = _expected(request)
-        for name, executor in executors.items():
-            verdicts[name] = verify(request, name, executor, expected)
-    for executor in executors.values():
-        executor.load(request.feeds[0])
-    protocol = Protocol(repeats=request.repeats, budget_seconds=request.budget_seconds)
-    timed = measure_by_turns([e.elapsed for e in executors.values()], protocol)
-    measurements = {
+    expected = _expected(request) if request.reference is not None else None
+    loaded, failures = _load(backend, request, options, expected, tell)
+    timed = _timed({name: e for name, (e, _) in loaded.items()}, request)
+    found = {
         name: replace(
-            measurement,
-            max_abs_error=verdicts[name].max_abs_error,
-            max_rel_error=verdicts[name].max_rel_error,
+            timed[name],
+            max_abs_error=verdict.max_abs_error,
+            max_rel_error=verdict.max_rel_error,
         )
-        for name, measurement in zip(executors, timed, strict=True)
+        for name, (_, verdict) in loaded.items()
     }
-    return PlanResult(measurements=measurements, verified=request.reference is not None)
+    return PlanResult(
+        measurements={n: found.get(n) or failures[n] for n in request.programs},
+        verified=expected is not None and bool(found),
+    )
+
+
+_Loaded = dict[str, tuple[Executor, Verdict]]
 
 
 def _load(
-    backend: Backend, request: PlanRequest, options: SessionOptions | None
-) -> dict[str, Executor]:
-    """An executor for each program; programs that prepare alike share the weights."""
+    backend: Backend,
+    request: PlanRequest,
+    options: SessionOptions | None,
+    expected: list[dict[str, Array]] | None,
+    tell: Tell,
+) -> tuple[_Loaded, dict[str, Measurement]]:
+    """An executor for each program that is right, a failure for each other.
+
+    Programs that prepare alike share the weights.
+    """
     shared: dict[int, Mapping[str, Array]] = {}
-    executors = {}
+    loaded: _Loaded = {}
+    failures: dict[str, Measurement] = {}
     for name, program in request.programs.items():
+        tell(name)
         key = id(program.prepare)
-        if key not in shared:
-            shared[key] = prepared(program, request.weights)
-        executors[name] = Executor(program, shared[key], backend, options)
-    return executors
+        try:
+            if key not in shared:
+                shared[key] = prepared(program, request.weights)
+            executor = Executor(program, shared[key], backend, options)
+            verdict = Verdict()
+            if expected is not None:
+                verdict = verify(request, name, executor, expected)
+        except (TunerError, MemoryError) as error:
+            failures[name] = failure_of(error)
+        else:
+            loaded[name] = (executor, verdict)
+    tell("")
+    return loaded, failures
+
+
+def _timed(
+    executors: Mapping[str, Executor], request: PlanRequest
+) -> dict[str, Measurement]:
+    if not executors:
+        return {}
+    for executor in executors.values():
+        executor.load(request.feeds[0])
+    protocol = Protocol(
+        repeats=request.repeats,
+        budget_seconds=request.budget_seconds,
+        attempts=request.attempts,
+    )
+    timed = measure_by_turns([e.elapsed for e in executors.values()], protocol)
+    return dict(zip(executors, timed, strict=True))
 
 
 def _expected(request: PlanRequest) -> list[dict[str, Array]]:

@@ -133,3 +133,29 @@ def test_weights_stay_and_inputs_change(bench: Bench) -> None:
     first, second = bench._case(_request(matmul_add(), None)).feeds
     np.testing.assert_array_equal(first["w"], second["w"])
     assert not np.array_equal(first["x"], second["x"])
+
+
+def test_what_is_only_verified_is_verified_once(bench: Bench) -> None:
+    """A check without samples is remembered for the life of the process."""
+    request = _request(exp_add(), GOOD, timed=False)
+    found = bench.measure(request)
+    assert not found.samples
+    assert not found.failure
+    assert found.max_rel_error > 0
+    assert bench.measure(request) == found
+    assert len(bench._verified) == 1
+
+
+def test_a_timed_run_counts_as_verified(bench: Bench) -> None:
+    """What was verified before it was timed is not verified again."""
+    bench.measure(_request(exp_add(), GOOD))
+    assert len(bench._verified) == 1
+    bench.measure(_request(exp_add(), GOOD, timed=False))
+    assert len(bench._verified) == 1
+
+
+def test_a_wrong_kernel_is_refused_without_timing_too(bench: Bench) -> None:
+    """A check alone fails as a measurement would."""
+    wrong = _request(exp_add(), source("o[i] = x[i];"), timed=False)
+    with pytest.raises(VerificationFailed, match="output: o"):
+        bench.measure(wrong)

@@ -244,6 +244,58 @@ def test_a_wrong_program_is_not_verified(values: dict[str, Array]) -> None:
     assert found.measurements["plan"].failure == "correctness"
 
 
+def _with_bad_step(values: Mapping[str, Array], body: str) -> PlanRequest:
+    """Three programs; the one called bad has another text for its last kernel."""
+    good = _program(generated=True)
+    kernel = source(body, reads=["a"], writes=["e"], count=COUNT)
+    bad = replace(
+        good, steps=(*good.steps[:-1], replace(good.steps[-1], source=kernel))
+    )
+    programs = {"plan": good, "bad": bad, "unfused": _program(generated=False)}
+    return replace(_request(values), programs=programs)
+
+
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [("e[i] = nonsense;", "compile"), ("e[i] = exp(a[i]) + 1;", "correctness")],
+)
+def test_a_program_that_fails_fails_alone(
+    opencl: OpenCLBackend, values: dict[str, Array], body: str, failure: str
+) -> None:
+    """The others are verified and timed as if it were not there."""
+    found = measure_programs(opencl, _with_bad_step(values, body))
+    assert found.verified
+    assert list(found.measurements) == ["plan", "bad", "unfused"]
+    assert found.measurements["bad"].failure == failure
+    for name in ("plan", "unfused"):
+        assert found.measurements[name].samples
+
+
+def test_a_program_that_kills_the_child_fails_alone(
+    opencl: OpenCLBackend, values: dict[str, Array]
+) -> None:
+    """After a crash the other programs are measured in a new child."""
+    request = _with_bad_step(values, "e[i + (1L << 40)] = exp(a[i]);")
+    with Runner("cpu") as runner:
+        found = runner.measure_whole(request)
+        assert runner.deaths == 1
+    assert found.verified
+    assert found.measurements["bad"].failure == "runtime"
+    assert all(found.measurements[n].samples for n in ("plan", "unfused", "reference"))
+
+
+def test_a_program_that_never_ends_fails_alone(
+    opencl: OpenCLBackend, values: dict[str, Array]
+) -> None:
+    """After the deadline the other programs are measured in a new child."""
+    body = "volatile int k = 1; while (k) {} e[i] = k;"
+    request = replace(_with_bad_step(values, body), deadline_seconds=3.0)
+    with Runner("cpu") as runner:
+        found = runner.measure_whole(request)
+    assert found.measurements["bad"].failure == "timeout"
+    assert found.measurements["plan"].samples
+
+
 def test_programs_share_what_they_prepare(values: dict[str, Array]) -> None:
     """Weights are prepared and stored once for all programs of a request."""
     result = measure_programs(NullBackend(), _request(values))

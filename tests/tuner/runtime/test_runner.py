@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,33 @@ def test_a_child_killed_from_outside_is_replaced(runner: Runner) -> None:
     os.kill(runner.pid, signal.SIGKILL)
     time.sleep(0.1)
     assert _works(runner)
+
+
+def test_a_request_survives_a_kill_from_outside(runner: Runner) -> None:
+    """A child that somebody kills within a request is replaced, and asked again."""
+    pid, deaths = runner.pid, runner.deaths
+    slow = source(
+        "float s = 0; for (int k = 0; k < 100000; k++) s += sin(x[i] + k); "
+        "o[i] = exp(x[i]) + y[i] + 0 * s;"
+    )
+    killer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
+    killer.start()
+    found = runner.measure(_request(slow, deadline_seconds=60.0))
+    killer.join()
+    assert runner.deaths == deaths + 1
+    assert not found.failure
+    assert found.samples
+
+
+def test_too_much_shared_memory_is_a_matter_of_resources(runner: Runner) -> None:
+    """A kernel whose block does not fit is refused, and the child lives on."""
+    pid = runner.pid
+    greedy = source(
+        "local float much[1 << 22]; much[get_local_id(0)] = x[i]; "
+        "barrier(CLK_LOCAL_MEM_FENCE); o[i] = much[0] + y[i];"
+    )
+    assert runner.measure(_request(greedy)).failure == "resources"
+    assert runner.pid == pid
 
 
 def test_pairs_come_back_as_pairs(runner: Runner) -> None:
