@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tuner.ir.expr import Operand, parse
 from tuner.ir.inference import ints, whole
 from tuner.ir.ops import OPS, Pattern
-from tuner.ir.types import DType
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.held import ACCUMULATED, HELD, identity, literal
 from tuner.kernel.index import (
@@ -39,10 +37,14 @@ from tuner.kernel.nest import (
     Store,
     Value,
 )
+from tuner.kernel.shapes import shape_of
 from tuner.kernel.views import VIEWS, Key, Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tuner.ir.graph import Graph, Node
+    from tuner.ir.types import DType
 
 UNROLLED_ELEMENTS: Final = 16
 """Reductions of up to so many elements may be unrolled into one expression."""
@@ -79,7 +81,6 @@ class Body:
         self.reductions: list[Reduction] = []
         self.stores: list[Store] = []
         self._slots = slots
-        self._shapes: dict[str, tuple[int, ...]] = {}
         self._answers: dict[Key, int] = {}
         self._known: dict[tuple[object, ...], int] = {}
         self._masks: list[int] = [1 << loop for loop in range(space.loops)]
@@ -87,10 +88,7 @@ class Body:
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Static shape of a tensor."""
-        shape = self._shapes.get(tensor)
-        if shape is None:
-            shape = self._shapes[tensor] = self.graph.types[tensor].static_shape
-        return shape
+        return shape_of(self.graph, tensor)
 
     def store(self, tensor: str, source: Key, where: Map, guards: Guards) -> None:
         """Compute a value and store it as an element of an output."""

@@ -10,6 +10,7 @@ from tuner.ir.ops import OPS, Pattern
 from tuner.kernel.body import UNROLLED_ELEMENTS
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.index import ZERO, Index, Map, Space
+from tuner.kernel.shapes import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ def pattern_of(node: Node, graph: Graph) -> tuple[Segment, ...]:
     """
     axes = ints(node.attributes, "axes")
     found: list[Segment] = []
-    for axis, extent in enumerate(graph.types[node.inputs[0]].static_shape):
+    for axis, extent in enumerate(shape_of(graph, node.inputs[0])):
         if extent == 1:
             continue
         reduced = axis in axes
@@ -112,7 +113,7 @@ class Ties:
         self._back()
 
     def _shape(self, tensor: str) -> tuple[int, ...]:
-        return self._graph.types[tensor].static_shape
+        return shape_of(self._graph, tensor)
 
     def _forth(self) -> None:
         for node in self._graph.nodes:

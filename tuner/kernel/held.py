@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tuner.ir.ops import OPS
 from tuner.ir.types import Array, DType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HELD: Final[Mapping[DType, DType]] = MappingProxyType(
     {dtype: dtype for dtype in DType} | {DType.F16: DType.F32, DType.BF16: DType.F32}

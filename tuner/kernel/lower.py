@@ -22,6 +22,7 @@ from tuner.kernel.index import (
 )
 from tuner.kernel.nest import Group, Kind, Load, LoopNest, Select, Store, Tensor
 from tuner.kernel.pieces import Box, Pieces, Splitter, covers
+from tuner.kernel.shapes import is_static, shape_of
 from tuner.kernel.views import Key
 from tuner.plan import Family
 
@@ -51,7 +52,7 @@ def lower(graph: Graph) -> LoopNest:
     family = family_of(graph)
     if family not in (Family.POINTWISE, Family.REDUCTION):
         raise CannotLower(family.value, "runs in a library")
-    if any(graph.types[name].symbols for name in graph.types):
+    if not is_static(graph):
         raise CannotLower("shapes", "symbolic dimensions", hint="bind them first")
     tensors = _tensors(graph)
     slots = {tensor.name: slot for slot, tensor in enumerate(tensors)}
@@ -60,19 +61,15 @@ def lower(graph: Graph) -> LoopNest:
     if family is Family.REDUCTION and outputs:
         group, left = _reduction(graph, slots, outputs)
         groups.append(group)
-        whole = [name for name, box in left if box.extents == _shape(graph, name)]
+        whole = [name for name, box in left if box.extents == shape_of(graph, name)]
         groups += [
             _box(graph, slots, name, box)
             for name, box in left
-            if box.extents != _shape(graph, name)
+            if box.extents != shape_of(graph, name)
         ]
         outputs = whole
     groups += [_pointwise(graph, slots, names) for names in _alike(graph, outputs)]
     return LoopNest(family=family, tensors=tensors, groups=tuple(groups))
-
-
-def _shape(graph: Graph, tensor: str) -> tuple[int, ...]:
-    return graph.types[tensor].static_shape
 
 
 def _tensors(graph: Graph) -> tuple[Tensor, ...]:
@@ -111,7 +108,7 @@ def _alike(graph: Graph, outputs: Sequence[str]) -> list[list[str]]:
     """Outputs that one walk can store together: equal elements in equal order."""
     found: list[tuple[tuple[int, ...], list[str]]] = []
     for name in outputs:
-        shape = tuple(n for n in graph.types[name].static_shape if n != 1)
+        shape = tuple(n for n in shape_of(graph, name) if n != 1)
         home = next((names for other, names in found if _same_walk(other, shape)), None)
         if home is None:
             found.append((shape, [name]))
@@ -132,7 +129,7 @@ def _same_walk(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
 
 def _pointwise(graph: Graph, slots: Mapping[str, int], names: Sequence[str]) -> Group:
     finest = max(names, key=lambda name: len(graph.types[name].shape))
-    extents = graph.types[finest].static_shape
+    extents = shape_of(graph, finest)
 
     def build(space: Space) -> Body:
         body = Body(graph, slots, space, NO_FRAME)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tuner.ir.inference import ints, whole
 from tuner.ir.ops import OPS, Pattern
 from tuner.kernel.index import Guard, Guards, Index, Map, Space, shifted
+from tuner.kernel.shapes import shape_of
 
 if TYPE_CHECKING:
     from tuner.ir.graph import Graph, Node
@@ -87,7 +88,7 @@ class Splitter:
         return Pieces((), (Box((0,) * len(shape), shape),))
 
     def _shape(self, tensor: str) -> tuple[int, ...]:
-        return self._graph.types[tensor].static_shape
+        return shape_of(self._graph, tensor)
 
     def _elementwise(self, node: Node, dependent: set[str]) -> Pieces | None:
         shape = self._shape(node.outputs[0])
@@ -133,8 +134,8 @@ def _moved(pieces: Pieces, offset: Sequence[int]) -> Pieces:
 def _pad(graph: Graph, _: Space, node: Node, inner: Pieces) -> Pieces:
     before = ints(node.attributes, "before")
     moved = _moved(inner, before)
-    source = graph.types[node.inputs[0]].static_shape
-    shape = graph.types[node.outputs[0]].static_shape
+    source = shape_of(graph, node.inputs[0])
+    shape = shape_of(graph, node.outputs[0])
     corner, extents = [0] * len(shape), list(shape)
     boxes = list(moved.boxes)
     for axis, (first, size) in enumerate(zip(before, source, strict=True)):
@@ -188,8 +189,8 @@ def _transpose(_: Graph, __: Space, node: Node, inner: Pieces) -> Pieces:
 def _reshape(graph: Graph, space: Space, node: Node, inner: Pieces) -> Pieces | None:
     if inner.boxes:
         return None
-    source = graph.types[node.inputs[0]].static_shape
-    wanted = graph.types[node.outputs[0]].static_shape
+    source = shape_of(graph, node.inputs[0])
+    wanted = shape_of(graph, node.outputs[0])
     return Pieces(
         tuple(
             Place(space.reshape(place.map, source, wanted), place.guards)
