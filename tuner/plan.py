@@ -156,6 +156,8 @@ class CandidateSpace:
         candidates: how many candidates were priced.
         complete: whether no cap and no time limit left a candidate unseen; if false,
             the bound was lowered so that it still holds.
+        rules: how the candidates were chosen, in words, where not every legal kernel
+            is one.
     """
 
     families: tuple[str, ...]
@@ -163,6 +165,7 @@ class CandidateSpace:
     max_nodes: int
     candidates: int
     complete: bool
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,14 +50,22 @@ class Candidate:
     family: Family
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Candidates of a zone, and whether no cap and no time limit left one out."""
+
+    kernels: tuple[Candidate, ...]
+    complete: bool
+
+
 class Space:
     """The candidates of one graph."""
 
     def __init__(self, rules: Rules, *, out_of_time: Callable[[], bool]) -> None:
         self.rules = rules
         self.view: View = rules.view
-        self.complete = True
         self._out_of_time = out_of_time
+        self._complete = True
         self._moved: dict[tuple[int, int], int] = {}
         self.units = self._make_units()
         self.stored = self.units.stored
@@ -97,14 +105,31 @@ class Space:
         pair = 1 << first | 1 << second
         return self._is_open(pair) or self._is_open(self._filled(pair))
 
-    def candidates(self, zone: Zone) -> tuple[Candidate, ...]:
+    def candidates(self, zone: Zone) -> Candidates:
         """All candidates of a zone, in a fixed order, each once."""
+        self._complete = True
         sets = self._every_set() if self.exhaustive else self._grown_sets(zone.units)
         found: dict[tuple[int, int], Candidate] = {}
         for units in sets:
             for candidate in self._variants(units):
                 found.setdefault((candidate.mask, candidate.outputs), candidate)
-        return tuple(found.values())
+        return Candidates(kernels=tuple(found.values()), complete=self._complete)
+
+    @property
+    def rules_in_words(self) -> tuple[str, ...]:
+        """How the candidates are chosen, for those who read a bound."""
+        if self.exhaustive:
+            return ("every set of nodes, with every useful choice of outputs",)
+        words = [
+            "sets grown node by node through tensors worth saving",
+            "unary element-wise nodes stay with their only reader",
+            f"with more than {MAX_OPTIONAL} possible outputs: all, all but one, or one",
+        ]
+        if len(self.units) > ONE_ZONE_UNITS:
+            words.append(
+                f"of what other kernels need first, {MAX_REPEATED} unit is recomputed"
+            )
+        return tuple(words)
 
     def _every_set(self) -> Iterator[int]:
         yield from range(1, 1 << len(self.units))
@@ -120,7 +145,7 @@ class Space:
                     continue
                 yield units
                 if len(seen) > MAX_SETS or self._out_of_time():
-                    self.complete = False
+                    self._complete = False
                     continue
                 for grown in self._neighbours(units):
                     if grown not in seen and not grown & ~inside:
@@ -239,6 +264,8 @@ class Space:
         if exits and not self._recomputing_pays(units, exits):
             return
         made = self.view.makes(self.units.nodes(units & ~exits))
+        if not self.exhaustive:
+            made &= ~self._taken_in(units) | self.view.delivered
         wanted = self.view.wanted(mask) & made
         for outputs in self._output_choices(mask, wanted, made):
             kept = self.view.trimmed(mask, outputs)
@@ -249,6 +276,15 @@ class Space:
             yield Candidate(
                 mask=kept, outputs=outputs, needs=self.view.needs(kept), family=family
             )
+
+    def _taken_in(self, units: int) -> int:
+        """Tensors of light work that a heavy kernel does for itself, not for others."""
+        weights = self.units.weights
+        most = max(weights[u] for u in bits(units))
+        light = sum(1 << u for u in bits(units) if weights[u] * LIGHT < most)
+        heavy = units & ~light
+        own = sum(1 << u for u in bits(light) if not self.units.above[u] & heavy)
+        return self.view.makes(self.units.nodes(own))
 
     def _output_choices(self, mask: int, wanted: int, made: int) -> Iterator[int]:
         optional = self._optional(mask, wanted) & made

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.legality import Refusal, Rules
+from tuner.fusion.order import runnable_order
+from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
-from tuner.fusion.pieces import Priced, order_of
 from tuner.fusion.view import bits
 from tuner.plan import GENERATED
 
@@ -33,67 +35,78 @@ def join_side_by_side(
     partition, not a part of the proof: whether another grouping would be cheaper still
     is not asked.
     """
-    order, _ = order_of(chosen)
-    kernels = [chosen[k] for k in order]
-    groups: list[Priced] = []
-    for kernel in kernels:
-        if kernel.candidate.family not in GENERATED or out_of_time():
-            groups.append(kernel)
-            continue
-        place, joined = _best(rules, price, pins, groups, kernel)
-        if joined is None:
-            groups.append(kernel)
-        else:
-            groups[place] = joined
-    _, stuck = order_of(groups)
-    return list(chosen) if stuck else groups
-
-
-def _best(
-    rules: Rules,
-    price: Callable[[Candidate], Priced],
-    pins: Pins,
-    groups: Sequence[Priced],
-    kernel: Priced,
-) -> tuple[int, Priced | None]:
-    """The group that a kernel joins with the greatest saving, and the result."""
-    best, place = math.inf, 0
-    joined: Priced | None = None
-    for at in _partners(rules, groups, kernel):
-        union = _union(rules, groups[at], kernel)
-        if union is None or not pins.allow(union.mask):
-            continue
-        priced = price(union)
-        apart = groups[at].seconds + kernel.seconds
-        added = priced.seconds - apart
-        if added <= EQUAL * apart and added < best:
-            best, place, joined = added, at, priced
-    return place, joined
-
-
-def _partners(rules: Rules, groups: Sequence[Priced], kernel: Priced) -> list[int]:
-    """The latest groups that the kernel neither depends on nor feeds."""
-    view = rules.view
-    above = below = 0
-    for i in bits(kernel.candidate.mask):
-        above |= view.above[i]
-        below |= view.below[i]
-    found = []
-    for at in reversed(range(len(groups))):
-        candidate = groups[at].candidate
-        if candidate.family in GENERATED and not candidate.mask & (above | below):
-            found.append(at)
-        if len(found) == PARTNERS:
+    groups = _Groups(rules=rules, price=price, pins=pins, kernels=list(chosen))
+    for k in groups.order():
+        if out_of_time():
             break
-    return found
+        groups.place(k)
+    return [kernel for kernel in groups.kernels if kernel is not None]
 
 
-def _union(rules: Rules, first: Priced, second: Priced) -> Candidate | None:
-    a, b = first.candidate, second.candidate
-    mask, outputs = a.mask | b.mask, a.outputs | b.outputs
-    family = rules.judge(mask, outputs)
-    if isinstance(family, Refusal):
-        return None
-    return Candidate(
-        mask=mask, outputs=outputs, needs=rules.view.needs(mask), family=family
-    )
+@dataclass
+class _Groups:
+    """Kernels by position; one that has joined another leaves None behind."""
+
+    rules: Rules
+    price: Callable[[Candidate], Priced]
+    pins: Pins
+    kernels: list[Priced | None]
+    above: list[int] = field(default_factory=list)
+    placed: list[int] = field(default_factory=list)
+
+    def order(self) -> list[int]:
+        """Positions in launch order; also notes what each kernel waits for."""
+        needs = [0 if p is None else p.candidate.needs for p in self.kernels]
+        makes = [0 if p is None else p.candidate.outputs for p in self.kernels]
+        order, _ = runnable_order(needs, makes)
+        writers: dict[int, int] = {}
+        self.above = [0] * len(self.kernels)
+        for k in order:
+            for j in bits(needs[k]):
+                if j in writers:
+                    self.above[k] |= self.above[writers[j]] | 1 << writers[j]
+            for j in bits(makes[k]):
+                writers.setdefault(j, k)
+        return order
+
+    def place(self, k: int) -> None:
+        """Let a kernel join the group that gains most by it, or stay alone."""
+        kernel = self.kernels[k]
+        assert kernel is not None
+        if kernel.candidate.family not in GENERATED:
+            return
+        best, at, joined = math.inf, k, kernel
+        for g in self._partners(k):
+            group = self.kernels[g]
+            assert group is not None
+            union = self._union(group, kernel)
+            if union is None:
+                continue
+            apart = group.seconds + kernel.seconds
+            added = self.price(union).seconds - apart
+            if added <= EQUAL * apart and added < best:
+                best, at, joined = added, g, self.price(union)
+        self.kernels[k] = None
+        self.kernels[at] = joined
+        if at == k:
+            self.placed.append(k)
+        else:
+            self.order()
+
+    def _partners(self, k: int) -> list[int]:
+        """The latest groups that a kernel neither waits for nor keeps waiting."""
+        free = [
+            g
+            for g in reversed(self.placed)
+            if not self.above[k] >> g & 1 and not self.above[g] >> k & 1
+        ]
+        return free[:PARTNERS]
+
+    def _union(self, first: Priced, second: Priced) -> Candidate | None:
+        a, b = first.candidate, second.candidate
+        mask, outputs = a.mask | b.mask, a.outputs | b.outputs
+        family = self.rules.judge(mask, outputs)
+        if isinstance(family, Refusal) or not self.pins.allow(mask):
+            return None
+        needs = self.rules.view.needs(mask)
+        return Candidate(mask=mask, outputs=outputs, needs=needs, family=family)

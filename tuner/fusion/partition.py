@@ -28,6 +28,8 @@ Clock = Callable[[], float]
 
 NO_WALL: Final = 1 << 30
 """What a candidate space reports as `max_nodes` when no wall stands."""
+JOINED_AFTERWARDS: Final = "independent kernels are joined after the proof"
+"""Said of every space: such groups can only cost less than what the bound is about."""
 ENUMERATION_SHARE: Final = 0.5
 """Part of the time limit after which no more candidates are looked for."""
 
@@ -106,9 +108,7 @@ def _or_whole(
     family = rules.judge(mask, outputs) if mask else Family.POINTWISE
     if family is not Family.LIBRARY or not pins.allow(mask):
         return chosen
-    whole = columns.price(
-        Candidate(mask=mask, outputs=outputs, needs=0, family=family)
-    )
+    whole = columns.price(Candidate(mask=mask, outputs=outputs, needs=0, family=family))
     apart = math.fsum(kernel.seconds for kernel in chosen)
     return [whole] if whole.seconds < apart else chosen
 
@@ -133,6 +133,7 @@ class _Search:
         self.solver = PieceSolver(space.view, pins, starts, remaining_seconds)
         self.known: dict[object, tuple[Zone, Piece, Answer]] = {}
         self.seen = 0
+        self.complete = True
 
     def run(self) -> tuple[list[Priced], float]:
         """Chosen kernels, in no order, and a bound on every choice."""
@@ -158,7 +159,7 @@ class _Search:
         nodes = self.space.units.nodes(zone.units)
         known = self.known.get(zone.form)
         if known is None or self.pins.touch(nodes):
-            piece = Piece(inside=nodes, columns=self._columns(zone))
+            piece = self._piece([zone])
             known = (zone, piece, self.solver.solve(piece))
             self.known[zone.form] = known
         source, piece, answer = known
@@ -168,18 +169,23 @@ class _Search:
             chosen = [self._twin(Twin(source=source, target=zone), c) for c in chosen]
         return chosen, answer.bound_seconds
 
-    def _columns(self, zone: Zone) -> tuple[Priced, ...]:
-        nodes = self.space.units.nodes(zone.units)
-        found = {}
-        for candidate in self.space.candidates(zone):
-            priced = self.columns.price(candidate)
-            found[candidate.mask, candidate.outputs] = priced
-        for start in self.starts:
-            for priced in start:
-                if priced.candidate.mask & nodes:
-                    key = priced.candidate.mask, priced.candidate.outputs
-                    found.setdefault(key, priced)
-        return tuple(p for p in found.values() if math.isfinite(p.seconds))
+    def _piece(self, zones: Sequence[Zone]) -> Piece:
+        """The candidates of some zones with their prices, and the known kernels."""
+        inside, found, complete = 0, {}, True
+        for zone in zones:
+            inside |= self.space.units.nodes(zone.units)
+            candidates = self.space.candidates(zone)
+            complete = complete and candidates.complete
+            for candidate in candidates.kernels:
+                priced = self.columns.price(candidate)
+                found[candidate.mask, candidate.outputs] = priced
+        for priced in (kernel for start in self.starts for kernel in start):
+            if priced.candidate.mask & inside:
+                key = priced.candidate.mask, priced.candidate.outputs
+                found.setdefault(key, priced)
+        self.complete = self.complete and complete
+        finite = tuple(p for p in found.values() if math.isfinite(p.seconds))
+        return Piece(inside=inside, columns=finite, complete=complete)
 
     def _twin(self, twin: Twin, priced: Priced) -> Priced:
         mask = twin.nodes(priced.candidate.mask)
@@ -195,13 +201,9 @@ class _Search:
 
     def _solve_joined(self, zones: Sequence[Zone]) -> tuple[list[Priced], float]:
         """Zones whose kernels wait for each other, as one problem."""
-        columns = tuple(c for zone in zones for c in self._columns(zone))
-        inside = 0
-        for zone in zones:
-            inside |= self.space.units.nodes(zone.units)
-        piece = Piece(inside=inside, columns=columns)
+        piece = self._piece(zones)
         answer = self.solver.solve(piece)
-        return [columns[k] for k in answer.chosen], answer.bound_seconds
+        return [piece.columns[k] for k in answer.chosen], answer.bound_seconds
 
 
 def _partition(
@@ -215,18 +217,18 @@ def _partition(
         ],
     )
     objective = math.fsum(choice.seconds for choice in choices)
-    complete = search.space.complete
     limit = rules.limits.max_nodes
     return Partition(
         choices=choices,
         objective_seconds=objective,
-        bound_seconds=min(bound, objective) if complete else 0.0,
+        bound_seconds=min(bound, objective),
         candidate_space=CandidateSpace(
             families=search.columns.families,
             legality=rules.profile,
             max_nodes=NO_WALL if limit is None else limit,
             candidates=search.seen,
-            complete=complete,
+            complete=search.complete,
+            rules=(*search.space.rules_in_words, JOINED_AFTERWARDS),
         ),
     )
 

@@ -41,10 +41,12 @@ class Piece:
     Attributes:
         inside: its nodes.
         columns: kernels to choose from; they cover every node.
+        complete: whether these are all the kernels that the bound must speak about.
     """
 
     inside: int
     columns: tuple[Priced, ...]
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ class PieceSolver:
         answer = self._solve(problem)
         return Answer(
             chosen=tuple(allowed[k] for k in answer.chosen),
-            bound_seconds=answer.bound_seconds,
+            bound_seconds=answer.bound_seconds if piece.complete else 0.0,
         )
 
     def _undominated(self, columns: Sequence[Priced]) -> list[int]:

@@ -24,6 +24,7 @@ class Pins:
             ConstraintsUnsatisfiable: a node is unknown, or two nodes that must share a
                 kernel never can.
         """
+        self._rules = rules
         self._pins = tuple(pins)
         masks = [(pin, self._mask(rules, pin)) for pin in pins]
         self.together = tuple(mask for pin, mask in masks if pin.fuse)
@@ -64,12 +65,12 @@ class Pins:
             f"{'fuse' if p.fuse else 'keep apart'} {p.nodes[0]} and {p.nodes[1]}"
             for p in self._pins
         )
+        reasons = "; ".join(self._reasons())
+        hint = f"alone they cannot: {reasons}" if reasons else "take a pin away"
         return ConstraintsUnsatisfiable(
-            "pins", f"no legal partition can {words}", hint="take a pin away"
+            "pins", f"no legal partition can {words}", hint=hint
         )
 
-
-def explain_pin(rules: Rules, pin: Pin) -> str:
-    """Why two nodes alone cannot be one kernel, or "" if they can."""
-    found = rules.family(rules.view.node_mask(pin.nodes))
-    return found.reason if isinstance(found, Refusal) else ""
+    def _reasons(self) -> list[str]:
+        answers = [self._rules.family(mask) for mask in self.together]
+        return [answer.reason for answer in answers if isinstance(answer, Refusal)]
