@@ -12,8 +12,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
+from tuner.kernel.index import runs
 from tuner.kernel.mapping import Mapping, divided, map_groups, power_above
-from tuner.kernel.nest import Group, Kind, LoopNest
+from tuner.kernel.nest import Group, Kind, Load, LoopNest
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ WORKING_REGISTERS: Final = 32
 KEPT_STACK_BYTES: Final = 1 << 14
 """Most bytes that a CPU work-item keeps between passes: a lane's share of L2."""
 _BLOCKS_PER_CORE: Final = 8
+LINE_ELEMENTS: Final = 16
+"""Elements of four bytes in a cache line."""
 LONG_TEAM: Final = 2048
 """Rows that could use more lanes than this get the largest blocks."""
 _WIDEST_BYTES: Final = 16
@@ -102,14 +105,32 @@ def _vectors(nest: LoopNest, device: Device) -> tuple[int, ...]:
 
 
 def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
-    if _is_cpu(device):
-        return Schedule.of(threads=256, vector=1, items=1, repeat=1)
     points = sum(g.outer_points * g.inner_points for g in nest.groups)
+    if _is_cpu(device):
+        if any(_is_strided(group) for group in nest.groups):
+            return Schedule.of(threads=256, vector=1, items=1, repeat=LINE_ELEMENTS)
+        is_large = points >= 1024 * _BLOCKS_PER_CORE * device.multiprocessors
+        threads = 1024 if is_large else 256
+        return Schedule.of(threads=threads, vector=1, items=1, repeat=1)
     vector = _vectors(nest, device)[-1]
     threads = 256
     while vector > 1 and points < vector * threads * device.multiprocessors:
         vector //= 2
     return Schedule.of(threads=threads, vector=vector, items=1, repeat=1)
+
+
+def _is_strided(group: Group) -> bool:
+    """Whether neighbouring threads read elements that are not neighbours.
+
+    A team that goes on to the next outer points then finds their elements in the
+    cache lines that it has read already.
+    """
+    for value in group.values:
+        if isinstance(value.what, Load):
+            along = runs(group.atoms, value.what.index, group.inner)
+            if along and along[-1].below == 1 and abs(along[-1].coefficient) > 1:
+                return True
+    return False
 
 
 def _pointwise_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:

@@ -1,0 +1,139 @@
+"""Counts are those of the generated loops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cost_model.catalog import find
+from cost_model.work import Access, Pipe, Work
+from tests.tuner.kernel.builder import Builder, add_layer_norm, bias_gelu, softmax
+from tuner.ir.types import DType
+from tuner.kernel.count import work
+from tuner.kernel.lower import lower
+from tuner.kernel.schedule import default, space
+from tuner.plan import Schedule
+
+if TYPE_CHECKING:
+    from tuner.ir.graph import Graph
+
+GPU = find("a100-80")
+ROWS = {"threads": 128, "lanes": 128, "vector": 1, "repeat": 1, "unroll": 1}
+
+
+def counted(graph: Graph, **knobs: int) -> Work:
+    """Work of a graph, by default under the default schedule."""
+    nest = lower(graph)
+    return work(nest, Schedule.of(**knobs) if knobs else default(nest, GPU), GPU)
+
+
+def copy_of(*shape: int, perm: tuple[int, ...] = ()) -> Graph:
+    """A copy, transposed or not."""
+    b = Builder()
+    x = b.input(*shape)
+    return b.graph(b.op("neg", b.op("transpose", x, perm=perm) if perm else x))
+
+
+def read(found: Work) -> Access:
+    """Traffic of the only tensor that is read."""
+    (access,) = [a for a in found.accesses if not a.is_write]
+    return access
+
+
+def test_a_copy_moves_every_byte_once() -> None:
+    """Unique, sector and requested bytes agree when accesses coalesce."""
+    found = counted(copy_of(64, 1024))
+    for access in found.accesses:
+        assert access.unique_bytes == access.sector_bytes == 64 * 1024 * 4
+        assert access.requested_bytes == access.unique_bytes
+    assert found.blocks * found.block_threads * 4 >= 64 * 1024
+
+
+def test_a_transposed_read_asks_for_whole_sectors() -> None:
+    """Neighbouring threads in different sectors ask for eight times the bytes."""
+    access = read(counted(copy_of(512, 512, perm=(1, 0))))
+    assert access.unique_bytes == 512 * 512 * 4
+    assert access.sector_bytes == access.unique_bytes
+    assert access.requested_bytes == 8 * access.unique_bytes
+
+
+def test_a_strided_slice_fetches_what_lies_between() -> None:
+    """Every other element needs every sector."""
+    b = Builder()
+    x = b.input(1 << 16)
+    half = b.op("slice", x, starts=(0,), steps=(2,), sizes=(1 << 15,))
+    access = read(counted(b.graph(b.op("neg", half))))
+    assert access.unique_bytes == 4 << 15
+    assert access.sector_bytes == 2 * access.unique_bytes
+
+
+def test_a_broadcast_is_read_again_from_the_cache() -> None:
+    """A bias is unique once, and requested for every row."""
+    found = counted(bias_gelu(128, 1024))
+    bias = min(found.accesses, key=lambda a: a.unique_bytes)
+    assert bias.unique_bytes == 4096
+    assert bias.requested_bytes == 128 * 4096
+
+
+@pytest.mark.parametrize(("persistent", "reads"), [(1, 1), (0, 3)])
+def test_passes_read_again_unless_values_are_kept(persistent: int, reads: int) -> None:
+    """A softmax that keeps nothing reads its row three times."""
+    found = counted(softmax(64, 1024), persistent=persistent, **ROWS)
+    access = read(found)
+    assert access.unique_bytes == 64 * 1024 * 4
+    assert access.requested_bytes == reads * access.unique_bytes
+
+
+def test_recomputation_is_counted() -> None:
+    """Without kept values the exponential is computed twice per element."""
+    kept = counted(softmax(64, 1024), persistent=1, **ROWS)
+    again = counted(softmax(64, 1024), persistent=0, **ROWS)
+    difference = again.operations[Pipe.SPECIAL] - kept.operations[Pipe.SPECIAL]
+    assert difference == 64 * 1024
+
+
+def test_a_gather_reads_as_much_as_it_produces_but_never_more_than_the_table() -> None:
+    """Rows by run-time index: what is asked for, or all there is."""
+    b = Builder()
+    few = b.op("gather", b.input(1000, 32), b.input(8, dtype=DType.I64), axis=0)
+    found = counted(b.graph(few))
+    assert found.accesses[0].unique_bytes == 8 * 32 * 4
+    b = Builder()
+    many = b.op("gather", b.input(10, 32), b.input(800, dtype=DType.I64), axis=0)
+    assert counted(b.graph(many)).accesses[0].unique_bytes == 10 * 32 * 4
+
+
+def test_doubles_run_on_their_own_pipe() -> None:
+    """f64 arithmetic is not counted as f32, and takes two registers a value."""
+    single, double = (
+        counted(add_layer_norm(64, 512, dtype)) for dtype in (DType.F32, DType.F64)
+    )
+    assert Pipe.FMA64 in double.operations
+    assert Pipe.FMA64 not in single.operations
+    assert double.read_bytes == 2 * single.read_bytes
+
+
+@pytest.mark.parametrize("target", ["cpu", "a100-80", "l4", "b200"])
+def test_spaces_are_small_legal_and_without_repetition(target: str) -> None:
+    """At most 200 schedules, the default first, all within the device's limits."""
+    device = find(target)
+    for graph in (
+        bias_gelu(64, 3072),
+        softmax(100, 130),
+        softmax(300, 40, axis=0),
+        softmax(2, 100_000),
+        copy_of(7, 11, 13),
+    ):
+        nest = lower(graph)
+        schedules = space(nest, device)
+        assert 1 <= len(schedules) <= 200
+        assert schedules[0] == default(nest, device)
+        assert len(set(schedules)) == len(schedules)
+        for schedule in schedules:
+            found = work(nest, schedule, device)
+            assert found.block_threads <= device.max_block_threads
+            assert found.shared_bytes_per_block <= device.max_shared_bytes_per_block
+            for access in found.accesses:
+                assert access.requested_bytes >= access.sector_bytes
+                assert access.sector_bytes >= access.unique_bytes
