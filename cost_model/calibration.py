@@ -4,7 +4,8 @@ Copies of all sizes give the launch and the rate of each level of the memory hie
 `predict` charges a copy a fixed time plus its bytes at each level over the rate of that
 level, which is linear in the launch and the inverse rates. The size of the last-level
 cache is where that line fits best. Empty launches give the cost of a block, long
-arithmetic kernels the rate of a pipe.
+arithmetic kernels the rate of a pipe, and kernels in which another number decides that
+number (`refining`).
 
 The fit is robust, so that a few disturbed samples do not move it. No number may be
 negative; what the samples do not determine keeps its old value.
@@ -22,6 +23,7 @@ from cost_model.device_file import check
 from cost_model.fitting import Matrix, Residual, residual_of, robust_fit
 from cost_model.memory import traffic
 from cost_model.occupancy import occupancy
+from cost_model.refining import WorkSample, bound_excess, refine
 from cost_model.work import Access, Pipe, Work
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ def calibrate(
     copies: Sequence[CopySample],
     launches: Sequence[LaunchSample] = (),
     operations: Sequence[OperationSample] = (),
+    works: Mapping[str, Sequence[WorkSample]] = MappingProxyType({}),
 ) -> Calibration:
     """Fit what the samples determine, and keep the rest of `device`.
 
@@ -93,6 +96,8 @@ def calibrate(
         copies: at least `MIN_COPIES`, from a few KiB to beyond the last cache.
         launches: empty kernels of one block and of many.
         operations: long arithmetic kernels; samples of one pipe are joined.
+        works: field -> kernels in which it decides, fitted after all others in the
+            order given; see `refining.refine`.
 
     Returns:
         The new device, its changed fields with source "calibrated", and residuals.
@@ -103,6 +108,8 @@ def calibrate(
     times = [sample.seconds for sample in copies]
     times += [sample.seconds for sample in launches]
     times += [sample.seconds for sample in operations]
+    timed = [sample for group in works.values() for sample in group]
+    times += [sample.seconds for sample in timed]
     if len(copies) < MIN_COPIES:
         raise CannotCalibrate(f"{len(copies)} copies; at least {MIN_COPIES} are needed")
     if min(times) <= 0:
@@ -115,7 +122,9 @@ def calibrate(
     if operations:
         fitted, found = _fit_operations(fitted, operations)
         residuals.update(found)
-    fitted = _keep_bounds(fitted, min(times))
+    fitted, refined = _fit_works(fitted, works)
+    residuals.update(refined)
+    fitted = _below(_keep_bounds(fitted, min(times)), timed)
     sources = {**device.sources, **_changed(device, fitted, len(times))}
     fitted = check(replace(fitted, sources=MappingProxyType(sources)))
     return Calibration(device=fitted, residuals=MappingProxyType(residuals))
@@ -237,6 +246,35 @@ def _fit_operations(
         rates[pipe] = float(np.median(seen))
         found[str(pipe)] = residual_of(seen / rates[pipe] - 1.0)
     return replace(device, operations_per_second=MappingProxyType(rates)), found
+
+
+def _fit_works(
+    device: Device, works: Mapping[str, Sequence[WorkSample]]
+) -> tuple[Device, Mapping[str, Residual]]:
+    """Refine, and put back in order what the search may have put out of it."""
+    fitted, residuals = refine(device, works)
+    call = fitted.library_launch_seconds + fitted.library_operator_seconds
+    floor = min(fitted.library_floor_seconds, FLOOR_MARGIN * call)
+    return replace(fitted, library_floor_seconds=floor), residuals
+
+
+def _below(device: Device, samples: Sequence[WorkSample]) -> Device:
+    """Raise all peaks together until the bound lies below every sample."""
+    excess = bound_excess(device, samples) / FLOOR_MARGIN
+    if excess <= 1.0:
+        return device
+    peaks = device.peak_operations_per_second
+    return replace(
+        device,
+        launch_floor_seconds=device.launch_floor_seconds / excess,
+        library_floor_seconds=device.library_floor_seconds / excess,
+        dram_peak_bytes_per_second=device.dram_peak_bytes_per_second * excess,
+        l2_peak_bytes_per_second=device.l2_peak_bytes_per_second * excess,
+        l1_peak_bytes_per_second=device.l1_peak_bytes_per_second * excess,
+        peak_operations_per_second=MappingProxyType(
+            {pipe: rate * excess for pipe, rate in peaks.items()}
+        ),
+    )
 
 
 def _keep_bounds(device: Device, shortest_seconds: float) -> Device:
