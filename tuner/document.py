@@ -148,6 +148,7 @@ def body(plan: Plan, *, target: Json, toolchain: Json) -> Json:
         "aliases": dict(plan.memory.aliases),
         "baselines": {name: asdict(b) for name, b in plan.baselines.items()},
         "measured": _measured_json(plan.whole),
+        "refinement": asdict(plan.refinement) if plan.refinement else None,
         "graph": graph_json(plan.graph),
         "prepare_graph": graph_json(plan.prepare),
         "validity": _validity(plan),

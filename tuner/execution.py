@@ -89,6 +89,7 @@ def whole_request(
     *,
     seed: int = 0,
     budget_seconds: float = 5.0,
+    attempts: int = 1,
     values: Mapping[str, Array] | None = None,
 ) -> PlanRequest:
     """Whole plans to verify and time, on seeded weights and inputs.
@@ -99,6 +100,7 @@ def whole_request(
         language: in which the device takes its kernels.
         seed: of weights that did not come with the model, and of inputs.
         budget_seconds: for the timed samples.
+        attempts: how often samples that others disturbed are taken.
         values: weights by the user's names, in place of the model's own.
     """
     imported = model.imported
@@ -117,6 +119,7 @@ def whole_request(
         reference_names=_reference_names(model),
         reference_weights={n: weights[n] for n in imported.graph.weights},
         budget_seconds=budget_seconds,
+        attempts=attempts,
     )
 
 

@@ -259,6 +259,28 @@ class PlannedKernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refinement:
+    """How far measuring went, and what it proves about a partition.
+
+    Attributes:
+        measured_optimal: whether every kernel was measured, and no partition of the
+            candidate space can be faster, whatever its unmeasured kernels would cost;
+            each measured kernel counts with its best measured schedule.
+        measured_gap: greatest relative distance of the sum of measured kernels from
+            the best one; None while a kernel of the partition is not measured.
+        confidence: of the intervals behind the measured times.
+        rounds: how often the partition was solved with measured costs.
+        trials: kernel runs.
+    """
+
+    measured_optimal: bool
+    measured_gap: float | None
+    confidence: float
+    rounds: int
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A whole plan over canonical ids; `tuner.document` gives its JSON."""
 
@@ -275,3 +297,4 @@ class Plan:
     whole: Mapping[str, Measurement] = field(
         default_factory=lambda: MappingProxyType({})
     )
+    refinement: Refinement | None = None

@@ -18,6 +18,14 @@ NULL_LAUNCH_SECONDS: Final = 5e-6
 class Measuring(Protocol):
     """What times kernels and whole plans; the session's only way to a device."""
 
+    @property
+    def device_name(self) -> str:
+        """What the device calls itself."""
+
+    @property
+    def toolchain(self) -> str:
+        """Compiler, driver and library versions behind the measurements."""
+
     def measure(self, request: MeasureRequest) -> Measurement:
         """Verify and time one kernel."""
 

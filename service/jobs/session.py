@@ -123,7 +123,7 @@ def stored_measurements(
             continue
         found.extend(
             _measurement(job, f"{job.plan_key}/{label}", record, {})
-            for label, record in result["whole"].items()
+            for label, record in result.get("whole", {}).items()
         )
     return tuple(found)
 

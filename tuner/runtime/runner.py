@@ -35,9 +35,6 @@ _STARTS: Final = 3
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _TAIL_BYTES: Final = 600
 _LAST_SECONDS: Final = 2.0
-_STRAYS: Final = 2
-"""Times that a request may lose its child to a kill from outside (nothing that a
-kernel does sends SIGKILL, but an operator or a lack of memory does)."""
 
 
 @dataclass(slots=True)
@@ -128,6 +125,9 @@ class Runner:
     def measure(self, request: MeasureRequest) -> Measurement:
         """Verify and time one kernel. Failures are results, not exceptions.
 
+        A child that is killed from outside says nothing of the kernel (nothing that a
+        kernel does sends SIGKILL): the failure is marked as contended.
+
         Raises:
             DeviceUnavailable: the device is gone.
         """
@@ -164,7 +164,7 @@ class Runner:
         if isinstance(answer, PlanResult):
             return answer
         names = tuple(request.programs)
-        if deaths == self.deaths or len(names) == 1:
+        if deaths == self.deaths or len(names) == 1 or answer.contended:
             return PlanResult(measurements=dict.fromkeys(names, answer), verified=False)
         guilty = self._note
         if guilty in names:
@@ -202,15 +202,6 @@ class Runner:
         return self._ask(request, deadline_seconds)
 
     def _ask(self, request: Any, deadline_seconds: float) -> Any:
-        """An answer; a child that was killed from outside is replaced and asked too."""
-        for _ in range(_STRAYS):
-            answer = self._ask_once(request, deadline_seconds)
-            if answer is not None:
-                return answer
-        return failed("resources", "killed from outside again: is memory short?")
-
-    def _ask_once(self, request: Any, deadline_seconds: float) -> Any:
-        """An answer, or None when somebody else killed the child."""
         child = self._alive()
         self._note = ""
         end = time.monotonic() + deadline_seconds
@@ -227,7 +218,7 @@ class Runner:
         except (EOFError, ConnectionError):
             is_stray = child.signal() == signal.SIGKILL
             buried = self._bury("runtime", "the child died")
-            return None if is_stray else buried
+            return replace(buried, contended=is_stray)
         return self._bury("timeout", f"no answer within {deadline_seconds:g} s")
 
     def _bury(self, kind: str, message: str) -> Measurement:

@@ -1,8 +1,13 @@
-"""How much may be spent on a tuning run."""
+"""How much may be spent on a tuning run, and what was."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+TRIAL_SECONDS: Final = 0.3
+"""What one kernel run costs, compiling and verifying included, until some were seen."""
+_LEAST_TRIAL_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,7 +15,8 @@ class Budget:
     """Limits of a tuning run; whichever is reached first ends it.
 
     Attributes:
-        seconds: device time for measurements, compiling and verifying included.
+        seconds: device time for measurements, compiling and verifying included, and
+            time for solving with measured costs.
         trials: kernel runs (one kernel with one schedule).
         trials_per_kernel: kernel runs of one kernel.
     """
@@ -18,3 +24,43 @@ class Budget:
     seconds: float = 60.0
     trials: int = 400
     trials_per_kernel: int = 12
+
+
+@dataclass(kw_only=True)
+class Ledger:
+    """What a run has spent, by the costs that its results recorded.
+
+    Attributes:
+        seconds: of everything.
+        kernel_seconds: of kernel runs alone.
+        trials: kernel runs.
+    """
+
+    budget: Budget
+    seconds: float = 0.0
+    kernel_seconds: float = 0.0
+    trials: int = 0
+
+    @property
+    def trial_seconds(self) -> float:
+        """What one more kernel run will cost, about."""
+        if not self.trials:
+            return TRIAL_SECONDS
+        return max(_LEAST_TRIAL_SECONDS, self.kernel_seconds / self.trials)
+
+    @property
+    def seconds_left(self) -> float:
+        """What remains of the budget."""
+        return max(0.0, self.budget.seconds - self.seconds)
+
+    def allows(self, waiting: int, share: float) -> bool:
+        """Whether another kernel run fits beside those waiting.
+
+        Args:
+            waiting: kernel runs that are planned already.
+            share: part of the budget's seconds that may be spent.
+        """
+        if self.trials + waiting >= self.budget.trials:
+            return False
+        ahead = waiting * self.trial_seconds
+        return self.seconds + ahead < self.budget.seconds * share

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from cost_model.device import Device
 from tuner.assembly import KernelForm, Tuned
@@ -14,11 +16,14 @@ from tuner.plan import GENERATED, Choice, Family, Measurement, Options, Schedule
 from tuner.pricing import predict_nest, price
 from tuner.search.study import KernelStudy
 
-MARGIN = 0.05
+MARGIN: Final = 0.05
 """A kernel this close to its lower bound is finished: nothing could improve it."""
-
-TRIES = 3
+TRIES: Final = 3
 """Schedules of a kernel that may fail before the kernel is given up."""
+RETRIES: Final = 1
+"""Later runs of a schedule whose every batch of samples was disturbed."""
+ABANDON_FACTOR: Final = 1.25
+"""A schedule whose first samples are all so much slower than the best is given up."""
 
 
 @dataclass(kw_only=True)
@@ -26,28 +31,55 @@ class KernelState:
     """One distinct kernel: its form, how often plans use it, what it measured.
 
     Attributes:
-        uses: how many launches of the current partition are this kernel.
+        default: the schedule that needs no tuning; it always runs first.
         predicted_seconds: the model's price of the default schedule.
         floor_seconds: no schedule can be faster.
+        uses: how many launches of the partition in question are this kernel.
+        results: by schedule; disturbed runs too.
+        loaded: schedules whose results come from an earlier run.
     """
 
     form: KernelForm
     family: Family
+    default: Schedule
     predicted_seconds: float
     floor_seconds: float
     study: KernelStudy
     uses: int = 0
     results: dict[Schedule, Measurement] = field(default_factory=dict)
+    loaded: set[Schedule] = field(default_factory=set)
+    retries: int = 0
+
+    @property
+    def name(self) -> str:
+        """Identity of the kernel."""
+        return self.form.fingerprint
 
     @property
     def best(self) -> Tuned | None:
-        """The fastest schedule that passed; None while there is none."""
-        passed = [(m.seconds, s) for s, m in self.results.items() if not m.failure]
+        """The fastest schedule that passed undisturbed; None while there is none."""
+        passed = [
+            (m.seconds, place, s)
+            for place, (s, m) in enumerate(self.results.items())
+            if not m.failure and not m.contended
+        ]
         if not passed:
             return None
-        seconds = min(value for value, _ in passed)
-        schedule = next(s for value, s in passed if value == seconds)
+        schedule = min(passed, key=lambda entry: entry[:2])[2]
         return Tuned(schedule=schedule, measurement=self.results[schedule])
+
+    @property
+    def plain(self) -> Tuned | None:
+        """The default schedule's run, disturbed or not; None if there is none."""
+        found = self.results.get(self.default)
+        if found is None or found.failure:
+            return None
+        return Tuned(schedule=self.default, measurement=found)
+
+    @property
+    def chosen(self) -> Tuned | None:
+        """What a plan uses: the best, else the default though it was disturbed."""
+        return self.best or self.plain
 
     @property
     def is_finished(self) -> bool:
@@ -61,8 +93,23 @@ class KernelState:
     @property
     def is_hopeless(self) -> bool:
         """Whether every schedule that ran has failed, and enough were tried."""
-        failed = bool(self.results) and self.best is None
-        return failed and (self.study.exhausted or len(self.results) >= TRIES)
+        own = [m for m in self.results.values() if not (m.failure and m.contended)]
+        failed = bool(own) and all(m.failure for m in own)
+        return failed and (self.study.exhausted or len(own) >= TRIES)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has no sound measurement, and may still get one."""
+        if self.best is not None or self.is_hopeless:
+            return False
+        if self._was_disturbed:
+            return self.retries < RETRIES
+        return not self.study.exhausted
+
+    @property
+    def _was_disturbed(self) -> bool:
+        found = self.results.get(self.default)
+        return found is not None and found.contended
 
     @property
     def promise(self) -> float:
@@ -73,38 +120,97 @@ class KernelState:
         spread = best.measurement.seconds - self.floor_seconds
         return self.uses * spread / (1 + len(self.results))
 
+    @property
+    def abandon_above_seconds(self) -> float:
+        """When a run may be given up."""
+        best = self.best
+        return math.inf if best is None else best.measurement.seconds * ABANDON_FACTOR
+
+    def next_schedule(self) -> Schedule | None:
+        """What to run next: a disturbed default again, else what the study proposes."""
+        if self.best is None and self._was_disturbed:
+            self.retries += 1
+            return self.default
+        return self.study.propose()
+
+    def take(
+        self, schedule: Schedule, measurement: Measurement, *, loaded: bool = False
+    ) -> None:
+        """Remember a result."""
+        self.results[schedule] = measurement
+        self.loaded.discard(schedule)
+        if loaded:
+            self.loaded.add(schedule)
+        unusable = bool(measurement.failure) or measurement.contended
+        self.study.tell(schedule, None if unusable else measurement.seconds)
+
 
 def new_state(
-    form: KernelForm, choice: Choice, device: Device, options: Options, seed: int
+    form: KernelForm,
+    choice: Choice,
+    device: Device,
+    options: Options,
+    *,
+    seed: int,
+    hints: tuple[Schedule, ...] = (),
 ) -> KernelState:
-    """State of a kernel that was never run, its schedules ranked by the model."""
+    """State of a kernel that was never run, its schedules ranked by the model.
+
+    Args:
+        form: the kernel.
+        choice: where it stands in a partition.
+        device: for which schedules are legal.
+        options: launch mode.
+        seed: of the search.
+        hints: schedules that were good for kernels like it; tried right after the
+            default, if they are legal here.
+    """
     priced = price(form.graph, choice.family, device, options)
     if priced is None:
         raise InternalError(form.fingerprint, "a chosen kernel cannot be lowered")
-    ranked = ranked_schedules(form, choice.family, priced.schedule, device, options)
+    predicted = predicted_schedules(form, choice.family, device, options)
+    predicted = {priced.schedule: priced.estimate.seconds, **predicted}
+    hinted = [s for s in hints if s in predicted]
+    ranked = tuple(dict.fromkeys([priced.schedule, *hinted, *predicted]))
     return KernelState(
         form=form,
         family=choice.family,
+        default=priced.schedule,
         predicted_seconds=priced.estimate.seconds,
         floor_seconds=priced.floor_seconds,
-        study=KernelStudy(ranked, seed=seed),
+        study=KernelStudy(
+            ranked, seed=seed, predicted=predicted, first=1 + len(hinted)
+        ),
     )
 
 
-def ranked_schedules(
-    form: KernelForm,
-    family: Family,
-    default: Schedule,
-    device: Device,
-    options: Options,
-) -> tuple[Schedule, ...]:
-    """The schedule space, the default first, then by predicted time."""
+def predicted_schedules(
+    form: KernelForm, family: Family, device: Device, options: Options
+) -> dict[Schedule, float]:
+    """The schedule space with predicted seconds, the fastest first."""
     if family not in GENERATED:
-        return (default,)
+        return {}
     nest = lower(form.graph)
     timed = {
         schedule: predict_nest(nest, schedule, device, options).estimate.seconds
         for schedule in space(nest, device)
     }
     ordered = sorted(timed, key=lambda schedule: (timed[schedule], schedule.knobs))
-    return tuple(dict.fromkeys([default, *ordered]))
+    return {schedule: timed[schedule] for schedule in ordered}
+
+
+def failed_check(measurement: Measurement, failure: str, message: str) -> Measurement:
+    """A loaded result that did not stand its check."""
+    return replace(measurement, seconds=math.inf, failure=failure, message=message)
+
+
+def tuned_of(states: Mapping[str, KernelState]) -> dict[str, Tuned]:
+    """What plans use, by kernel."""
+    found = {name: state.chosen for name, state in states.items()}
+    return {name: chosen for name, chosen in found.items() if chosen is not None}
+
+
+def plain_of(states: Mapping[str, KernelState]) -> dict[str, Tuned]:
+    """Default schedules with their runs, by kernel."""
+    found = {name: state.plain for name, state in states.items()}
+    return {name: plain for name, plain in found.items() if plain is not None}

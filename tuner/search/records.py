@@ -1,21 +1,46 @@
-"""Measurements as JSON: how batches and results cross a job's memory."""
+"""Measurements, partitions and devices as JSON: what crosses a job's memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from tuner.assembly import Tuned
 from tuner.document import digest, encode
-from tuner.plan import Measurement, Schedule
+from tuner.fusion.partition import Solution
+from tuner.ir.graph import Graph, Region
+from tuner.plan import (
+    Baseline,
+    CandidateSpace,
+    Choice,
+    Family,
+    Measurement,
+    Partition,
+    Schedule,
+)
 
 Json = dict[str, Any]
 
 
 def measurement_key(
-    fingerprint: str, schedule: Schedule, device: str, toolchain: Mapping[str, Any]
+    fingerprint: str,
+    schedule: Schedule,
+    *,
+    device: str,
+    toolchain: Mapping[str, Any],
+    exactness: str,
 ) -> str:
-    """Identity of a measurement: kernel, schedule, device, toolchain."""
+    """Identity of a measurement: kernel, schedule, device, toolchain, exactness.
+
+    Args:
+        fingerprint: of the kernel.
+        schedule: of the kernel.
+        device: catalogue id of the target.
+        toolchain: of the device that measures: its name, compiler, driver, library.
+        exactness: what the compiler was allowed.
+    """
     return digest(
         encode(
             {
@@ -23,9 +48,15 @@ def measurement_key(
                 "schedule": schedule.as_dict,
                 "device": device,
                 "toolchain": dict(toolchain),
+                "exactness": exactness,
             }
         )
     )
+
+
+def toolchain_id(toolchain: Mapping[str, Any]) -> str:
+    """A short name of a toolchain, carried by every result that it made."""
+    return digest(encode(dict(toolchain)))[:16]
 
 
 def to_json(measurement: Measurement) -> Json:
@@ -61,3 +92,123 @@ def from_json(record: Mapping[str, Any]) -> Measurement:
         max_abs_error=record.get("max_abs_error") or 0.0,
         max_rel_error=record.get("max_rel_error") or 0.0,
     )
+
+
+def usable(record: object, toolchain: str) -> Measurement | None:
+    """A stored result of this very toolchain; None if it must not be served.
+
+    An entry that is damaged, comes from another toolchain, was disturbed, or tells of
+    a lost device instead of the kernel, is a miss.
+    """
+    if not isinstance(record, Mapping) or record.get("toolchain") != toolchain:
+        return None
+    if record.get("contended") or record.get("gone"):
+        return None
+    try:
+        found = from_json(record)
+        sound = bool(found.failure) or (
+            0 < found.low_seconds <= found.seconds <= found.high_seconds < math.inf
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    return found if sound else None
+
+
+def solution_json(solution: Solution) -> Json:
+    """A solved partition."""
+    partition = solution.partition
+    return {
+        "choices": [
+            {
+                "nodes": list(choice.region.nodes),
+                "outputs": list(choice.region.outputs),
+                "family": str(choice.family),
+                "seconds": choice.seconds,
+            }
+            for choice in partition.choices
+        ],
+        "objective_seconds": partition.objective_seconds,
+        "bound_seconds": partition.bound_seconds,
+        "candidate_space": {
+            **asdict(partition.candidate_space),
+            "families": list(partition.candidate_space.families),
+        },
+        "baselines": {name: asdict(b) for name, b in solution.baselines.items()},
+    }
+
+
+def solution_from(record: Mapping[str, Any]) -> Solution:
+    """The partition that `solution_json` wrote."""
+    space = record["candidate_space"]
+    partition = Partition(
+        choices=tuple(_choice(entry) for entry in record["choices"]),
+        objective_seconds=record["objective_seconds"],
+        bound_seconds=record["bound_seconds"],
+        candidate_space=CandidateSpace(
+            **{**space, "families": tuple(space["families"])}
+        ),
+    )
+    baselines = {name: Baseline(**b) for name, b in record["baselines"].items()}
+    return Solution(partition=partition, baselines=baselines)
+
+
+def _choice(entry: Mapping[str, Any]) -> Choice:
+    return Choice(
+        region=Region(nodes=tuple(entry["nodes"]), outputs=tuple(entry["outputs"])),
+        family=Family(entry["family"]),
+        seconds=entry["seconds"],
+    )
+
+
+def stored_partition(
+    body: Mapping[str, Any], graph: Graph
+) -> tuple[Solution, Mapping[tuple[str, ...], Tuned | None]] | None:
+    """Partition, and runs by nodes, of a stored plan; None if it does not fit.
+
+    Args:
+        body: a plan's stored body, in canonical ids.
+        graph: the canonical graph that it should be a plan of.
+    """
+    try:
+        kernels: Sequence[Mapping[str, Any]] = body["kernels"]
+        record = {
+            "choices": [
+                {**kernel, "seconds": kernel["estimate"]["seconds"]}
+                for kernel in kernels
+            ],
+            "objective_seconds": body["objective_seconds"],
+            "bound_seconds": body["bound_seconds"],
+            "candidate_space": body["candidate_space"],
+            "baselines": body["baselines"],
+        }
+        solution = solution_from(record)
+        ran = {tuple(kernel["nodes"]): _ran(kernel) for kernel in kernels}
+    except (KeyError, TypeError, ValueError):
+        return None
+    return (solution, ran) if _fits(solution, graph) else None
+
+
+def _ran(kernel: Mapping[str, Any]) -> Tuned | None:
+    measured = kernel["measurement"]
+    if measured is None:
+        return None
+    measurement = Measurement(
+        seconds=measured["seconds"],
+        low_seconds=measured["low_seconds"],
+        high_seconds=measured["high_seconds"],
+        contended=measured["contended"],
+    )
+    return Tuned(schedule=Schedule.of(**kernel["schedule"]), measurement=measurement)
+
+
+def _fits(solution: Solution, graph: Graph) -> bool:
+    """Whether the kernels are of this graph and make all that is needed."""
+    ready = {*graph.inputs, *graph.weights, *graph.constants}
+    covered: set[str] = set()
+    for choice in solution.partition.choices:
+        if not set(choice.region.nodes) <= set(graph.by_name):
+            return False
+        covered.update(choice.region.nodes)
+        ready.update(choice.region.outputs)
+    needed = {node.name for node in graph.nodes if node.op != "reshape"}
+    return needed <= covered and ready <= set(graph.types)

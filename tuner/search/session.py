@@ -1,16 +1,19 @@
 """A tuning run as a deterministic state machine: propose, measure, observe.
 
-Only `measure` touches a device. Proposals depend on the constructor's arguments and
-on what was observed, never on the clock, so a durable job can replay a run: it builds
-the session again, observes the stored results, and goes on where it stopped.
+Only `measure` touches a device, and only there partitions are solved: its results are
+recorded. Proposals depend on the constructor's arguments and on what was observed,
+never on the clock, so a durable job can replay a run: it builds the session again,
+observes the stored results, and goes on where it stopped.
 
-Refinement, in three stages. *Cover*: measure every kernel of the partition once, solve
-again with measured costs (and the model's, corrected by family, where nothing was
-measured), and repeat until the partition stands. *Improve*: spend trials where most
-time could still be saved, then cover once more. *Judge*: the plan, the untuned plan,
-the unfused plan and the library's own run of the model are timed whole, and a plan
-that lost is not kept. What ends up in the plan was measured: when the budget ends
-early, the best partition whose kernels all were is taken.
+Stages. *Open*: who measures, and the partition that the cost model likes. *Cover*:
+measure every kernel of the partition once, solve again with measured costs, and repeat
+until the partition stands. *Improve*: spend trials where most time could still be
+saved, then *recover*: cover once more. *Prove*: solve with measured costs where there
+are any and optimistic bounds where not, measure what that solution uses, and repeat
+until it is made of measured kernels only: then nothing unmeasured could win. *Check*:
+what an earlier run measured is verified once. *Judge*: the best partitions, the untuned
+plan, the unfused plan, the stored plan and the library's own run of the model are
+timed whole, and a plan that is not surely faster than the one that stands is not kept.
 """
 
 from __future__ import annotations
@@ -18,56 +21,80 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 from time import perf_counter
 from typing import Any, Final, Literal
 
-from tuner.assembly import Tuned, kernel_sources
-from tuner.execution import whole_request
+from tuner.errors import ConstraintsUnsatisfiable
 from tuner.fusion.partition import Solution
-from tuner.ir.graph import Region
 from tuner.model import Model
 from tuner.pipeline import Planner, plan_key, resolve_target
 from tuner.plan import (
-    GENERATED,
     Choice,
-    Family,
-    Language,
     Measurement,
     Options,
     Plan,
+    Refinement,
     Schedule,
 )
-from tuner.runtime.requests import MeasureRequest
-from tuner.runtime.runner import Runner
-from tuner.search.budget import Budget
-from tuner.search.kernels import KernelState, new_state
-from tuner.search.records import Json, from_json, measurement_key, to_json
+from tuner.search import contest, forecast
+from tuner.search.budget import Budget, Ledger
+from tuner.search.contest import CONFIDENCE, Contestant, gap_of, is_disturbed
+from tuner.search.costs import Costs, PriceKind
+from tuner.search.kernels import KernelState, failed_check, new_state, tuned_of
+from tuner.search.lineup import LineUp, line_up, stored_contestant
+from tuner.search.measuring import Device, Measurer
+from tuner.search.near import Neighbours
+from tuner.search.records import (
+    Json,
+    from_json,
+    measurement_key,
+    solution_from,
+    solution_json,
+    toolchain_id,
+    usable,
+)
+from tuner.search.rounds import Proof, Round, ranked
 
 BATCH_SECONDS: Final = 3.0
 """How much measuring one batch holds, about: a killed worker repeats one batch."""
-TRIAL_SECONDS: Final = 0.3
-"""What one kernel run costs, compiling and verifying included, until some were seen."""
+COVER_ROUNDS: Final = 4
+"""Solves while covering; each either changes the partition or ends the stage."""
 RECOVERY_ROUNDS: Final = 2
-"""Re-solves after schedules were improved."""
-SAMPLE_SECONDS: Final = 0.1
-"""Timed samples of one kernel run."""
-WHOLE_SAMPLE_SECONDS: Final = 4.0
-"""Timed samples of all whole plans together."""
-MAX_ROUNDS: Final = 4
-"""Re-solves while covering; each either changes the partition or ends the stage."""
+"""Solves after schedules were improved."""
+WHOLE_RUNS: Final = 2
+"""Runs of the whole plans, if somebody kills the first."""
+PROOF_ROUNDS: Final = 40
+"""Solves with optimistic bounds."""
+SHOWN: Final = ("untuned", "unfused", "incumbent", "reference")
+"""Whole measurements that a plan shows beside its own."""
+EXACT: Final = 1e-6
+"""A gap below this is none: the solver's own tolerance."""
 
-Stage = Literal["cover", "improve", "recover", "judge", "done"]
+Stage = Literal[
+    "open", "cover", "improve", "recover", "prove", "check", "judge", "done"
+]
+_FOLLOWING: Final[Mapping[Stage, Stage]] = {
+    "open": "cover",
+    "cover": "improve",
+    "improve": "recover",
+    "recover": "prove",
+    "prove": "check",
+    "check": "judge",
+    "judge": "done",
+    "done": "done",
+}
 _SHARES: Final[Mapping[Stage, float]] = {
+    "open": 1.0,
     "cover": 0.6,
     "improve": 0.65,
-    "recover": 0.8,
+    "recover": 0.75,
+    "prove": 0.85,
+    "check": 1.0,
     "judge": 1.0,
     "done": 1.0,
 }
 """Share of the budget that may be spent by the end of each stage; what remains is for
 running whole plans."""
-LABELS: Final = ("plan", "untuned", "unfused", "reference")
 
 
 class TuningSession:
@@ -80,10 +107,15 @@ class TuningSession:
         budget: when to stop.
         known: results of earlier runs by measurement key; they cost nothing.
         seed: of all random choices.
+        incumbent: body of the stored measured plan; what replaces it is faster.
         clock: seconds; read around measurements only, and recorded in their results.
+
+    Attributes:
+        stage: what is done now.
+        winner: label of the plan that won whole; empty before any was run.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run depends on
         self,
         model: Model,
         target: str,
@@ -92,6 +124,7 @@ class TuningSession:
         known: Mapping[str, Mapping[str, Any]] | None = None,
         seed: int = 0,
         *,
+        incumbent: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.model = model
@@ -100,44 +133,74 @@ class TuningSession:
         self.budget = budget
         self.key = plan_key(model, self.device, options)
         self.planner = Planner(model=model, device=self.device, options=options)
+        self.stage: Stage = "open"
         self._known = dict(known or {})
+        self._neighbours = Neighbours(self._known.values())
         self._seed = seed
+        self._incumbent = incumbent
         self._clock = clock
-        self._language: Language = "cuda" if self.device.kind == "gpu" else "opencl"
+        self._measurer = Measurer(
+            model=model,
+            options=options,
+            language="cuda" if self.device.kind == "gpu" else "opencl",
+            planned=self.key.toolchain,
+            seed=seed,
+            clock=clock,
+        )
+        self._toolchain: Mapping[str, Any] = {}
         self._kernels: dict[str, KernelState] = {}
-        self._structures: dict[object, KernelState] = {}
-        self._spent_seconds = 0.0
-        self._trials = 0
-        self._rounds = 0
+        self._costs = Costs(self.planner.pricer)
+        self._ledger = Ledger(budget=budget)
         self._batches = 0
-        self._stage: Stage = "cover"
+        self._rounds, self._proofs, self._whole_runs = 0, 0, 0
+        self._rounds_left = COVER_ROUNDS
+        self._first: Solution | None = None
+        self._current: Round | None = None
+        self._seen: list[Round] = []
+        self._proof: Proof | None = None
+        self._improved: frozenset[object] = frozenset()
         self._whole: dict[str, Measurement] = {}
-        self._untuned = self.planner.solve()
-        self._solution = self._untuned
-        self._measured: Solution | None = None
-        self._winner = "plan"
-        self._adopt(self._solution)
+        self._kept: Contestant | None = None
+        self.winner = ""
+        self._gone = ""
+        self._mixed = False
 
     # What the caller sees ----------------------------------------------------
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to measure."""
-        return self._stage == "done"
+        return self.stage == "done"
+
+    @property
+    def partial_reason(self) -> str:
+        """Why the result is less than what was asked; empty when it is not."""
+        measured = any(state.best for state in self._kernels.values())
+        reasons = {
+            f"the device was lost: {self._gone}": bool(self._gone),
+            "the device's compiler, driver or library changed meanwhile": self._mixed,
+            "no kernel was measured undisturbed": not measured,
+            "no plan was run whole": not self._whole,
+            "other processes disturbed the whole plans": is_disturbed(self._whole),
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the budget ended the run before everything was measured."""
+        return not self._ledger.allows(0, _SHARES["prove"])
 
     def propose(self) -> Json | None:
         """The next batch of measurements; None when the run is over."""
         while not self.is_done:
-            if self._stage == "judge":
-                self._stage = "done"
-                return self._batch([{"kind": "whole", "labels": list(LABELS)}])
-            items = self._kernel_items()
+            items = self._items()
             if items:
-                return self._batch(items)
-            self._advance()
+                self._batches += 1
+                return {"index": self._batches - 1, "items": items}
+            self._enter(self._following())
         return None
 
-    def measure(self, batch: Mapping[str, Any], runner: Runner) -> list[Json]:
+    def measure(self, batch: Mapping[str, Any], runner: Device) -> list[Json]:
         """Run a batch on a device; the results are JSON, one per item."""
         return [self._measure_item(item, runner) for item in batch["items"]]
 
@@ -147,33 +210,56 @@ class TuningSession:
         """Take in a batch's results; returns the events that they caused."""
         events: list[Json] = []
         for item, result in zip(batch["items"], results, strict=True):
-            self._spent_seconds += float(result.get("cost_seconds", 0.0))
-            if item["kind"] == "kernel":
-                events.append(self._observe_kernel(item, result))
-            else:
-                events.extend(self._observe_whole(result))
-        if self._stage in ("cover", "recover") and not self._fresh({}):
-            events.extend(self._resolve())
+            self._ledger.seconds += float(result.get("cost_seconds", 0.0))
+            if result.get("gone"):
+                self._gone = str(result["gone"])
+                self.stage = "done"
+                continue
+            events += self._observe_item(item, result)
         return events
 
     def plan(self) -> Plan:
         """The best plan so far; the untuned one as long as nothing was measured."""
-        if self._winner == "unfused":
-            return self._finished(self.planner.unfused())
-        if self._winner == "untuned":
-            return self._finished(self._untuned)
-        return self._finished(self._solution)
+        kept = self._kept
+        if kept is None:
+            best = self._best().solution
+            kept = Contestant(solution=best, tuned=tuned_of(self._kernels))
+        return replace(
+            self._assembled(kept),
+            whole=self._shown(),
+            refinement=self._refinement(kept) if self._toolchain else None,
+        )
 
     def progress(self) -> Json:
-        """Trials, best plan's seconds, gap, and seconds left of the budget."""
-        partition = self._solution.partition
-        left = max(0.0, self.budget.seconds - self._spent_seconds)
+        """Trials, best plan's seconds, gaps, and seconds left of the budget."""
+        best = self._best()
+        total = best.total_seconds
+        refinement = self._proved(total)
         return {
-            "trials": self._trials,
-            "best_seconds": self._objective(),
-            "gap": partition.gap,
-            "remaining_seconds": 0.0 if self.is_done else left,
+            "stage": self.stage,
+            "trials": self._ledger.trials,
+            "best_seconds": best.objective_seconds(self._costs),
+            "gap": best.solution.partition.gap,
+            "measured_optimal": refinement.measured_optimal,
+            "measured_gap": refinement.measured_gap,
+            "remaining_seconds": 0.0 if self.is_done else self._ledger.seconds_left,
         }
+
+    def forecast(self, toolchain: Mapping[str, Any] | None = None) -> Json:
+        """What would be measured, and how long it would take; touches no device.
+
+        Args:
+            toolchain: of the device, as `tuner.search.measuring.describe` gives it;
+                without it nothing counts as known.
+        """
+        states = {state.name: state for state in self._best().states}
+        served = toolchain_id(toolchain) if toolchain is not None else ""
+
+        def is_known(state: KernelState) -> bool:
+            key = self._key_of(state, state.default, toolchain or {})
+            return usable(self._known.get(key), served) is not None
+
+        return forecast.forecast(states.values(), self.budget, is_known)
 
     def new_measurements(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
         """Measurement keys of a batch's kernel runs, in the order of its items."""
@@ -181,82 +267,83 @@ class TuningSession:
 
     # Proposing ---------------------------------------------------------------
 
-    def _batch(self, items: Sequence[Json]) -> Json:
-        self._batches += 1
-        return {"index": self._batches - 1, "items": list(items)}
+    def _following(self) -> Stage:
+        """The stage after this one; a proof may bring a partition worth improving."""
+        is_new = self.stage == "prove" and self._best().regions != self._improved
+        return "improve" if is_new and self._may_spend() else _FOLLOWING[self.stage]
 
-    def _advance(self) -> None:
-        """Go to the next stage: nothing is left to measure in this one."""
-        following: dict[Stage, Stage] = {
-            "cover": "improve",
-            "improve": "recover",
-            "recover": "judge",
+    def _enter(self, stage: Stage) -> None:
+        self.stage = stage
+        if stage == "recover":
+            self._rounds_left = RECOVERY_ROUNDS
+        if stage == "improve":
+            best = self._best()
+            self._improved = best.regions
+            self._use(best.solution)
+
+    def _items(self) -> list[Json]:
+        """Items of the next batch in this stage; none when the stage is over."""
+        ways: Mapping[Stage, Callable[[], list[Json]]] = {
+            "open": self._opening,
+            "cover": lambda: self._kernel_items() or self._solve_again(),
+            "improve": self._kernel_items,
+            "recover": lambda: self._kernel_items() or self._solve_again(),
+            "prove": lambda: self._kernel_items() or self._prove_again(),
+            "check": self._check_items,
+            "judge": self._whole_items,
         }
-        self._stage = following[self._stage]
-        if self._stage == "recover":
-            self._rounds = MAX_ROUNDS - RECOVERY_ROUNDS
-            self._resolve()
-        if self._stage == "judge" and self._measured is not None:
-            self._solution = self._measured
+        return ways[self.stage]()
+
+    def _opening(self) -> list[Json]:
+        return [] if self._toolchain else [{"kind": "device"}, _solve("predicted")]
+
+    def _solve_again(self) -> list[Json]:
+        if self._rounds_left <= 0 or not self._may_spend():
+            return []
+        self._rounds_left -= 1
+        return [_solve("measured")]
+
+    def _prove_again(self) -> list[Json]:
+        is_settled = self._proof is not None and not self._proof.is_stale
+        if is_settled or self._proofs >= PROOF_ROUNDS or not self._may_spend():
+            return []
+        self._proofs += 1
+        return [_solve("optimistic")]
 
     def _kernel_items(self) -> list[Json]:
         """Kernel runs for one batch."""
         items: list[Json] = []
         planned: dict[str, int] = {}
-        room = max(1, int(BATCH_SECONDS / self._trial_seconds()))
+        room = max(1, int(BATCH_SECONDS / self._ledger.trial_seconds))
         while len(items) < room and self._may_spend(len(items)):
             state = self._next_state(planned)
-            schedule = state.study.propose() if state is not None else None
+            schedule = state.next_schedule() if state is not None else None
             if state is None or schedule is None:
                 break
-            name = state.form.fingerprint
-            planned[name] = planned.get(name, 0) + 1
-            found = self._known.get(self._measurement_key(state, schedule))
-            if found is None:
-                items.append(self._item(state, schedule))
-            else:
-                self._take(state, schedule, from_json(found))
-        if not items and planned and self._stage != "improve":
-            self._resolve()  # every kernel of this batch was known already
-            return self._kernel_items() if self._fresh({}) else []
+            found = self._served(state, schedule)
+            if found is not None:
+                state.take(schedule, found, loaded=True)
+                continue
+            planned[state.name] = planned.get(state.name, 0) + 1
+            items.append(self._item("kernel", state, schedule))
         return items
 
     def _next_state(self, planned: Mapping[str, int]) -> KernelState | None:
         """The kernel to run next in this stage."""
-        fresh = self._fresh(planned)
-        if fresh:
-            return max(fresh, key=lambda s: s.uses * s.predicted_seconds)
-        return self._most_promising(planned) if self._stage == "improve" else None
-
-    def _fresh(self, planned: Mapping[str, int]) -> list[KernelState]:
-        """Used kernels of which no run has passed, and that may still be tried."""
-        return [
+        waiting = [
             state
             for state in self._kernels.values()
-            if state.uses
-            and state.best is None
-            and not state.is_hopeless
-            and state.form.fingerprint not in planned
+            if state.uses and state.is_waiting and state.name not in planned
         ]
-
-    def _item(self, state: KernelState, schedule: Schedule) -> Json:
-        return {
-            "kind": "kernel",
-            "kernel": state.form.fingerprint,
-            "schedule": schedule.as_dict,
-            "key": self._measurement_key(state, schedule),
-        }
-
-    def _measurement_key(self, state: KernelState, schedule: Schedule) -> str:
-        return measurement_key(
-            state.form.fingerprint, schedule, self.device.id, self.key.toolchain
-        )
+        if waiting:
+            return max(waiting, key=lambda s: s.uses * s.predicted_seconds)
+        return self._most_promising(planned) if self.stage == "improve" else None
 
     def _most_promising(self, planned: Mapping[str, int]) -> KernelState | None:
         """The used kernel whose further runs could save most; None if none may."""
 
         def waiting(state: KernelState) -> int:
-            return planned.get(state.form.fingerprint, 0)
+            return planned.get(state.name, 0)
 
         tried = [
             state
@@ -268,64 +355,107 @@ class TuningSession:
         ]
         return max(tried, key=lambda s: s.promise / (1 + waiting(s)), default=None)
 
-    def _may_spend(self, waiting: int) -> bool:
-        """Whether the budget allows another kernel run beside those waiting."""
-        if self._trials + waiting >= self.budget.trials:
-            return False
-        ahead = waiting * self._trial_seconds()
-        share = _SHARES[self._stage]
-        return self._spent_seconds + ahead < self.budget.seconds * share
+    def _check_items(self) -> list[Json]:
+        """Loaded results that a contestant rests on, and that nobody has checked."""
+        used = {
+            (name, tuned.schedule)
+            for contestant in self._line_up().contestants.values()
+            for name, tuned in contestant.tuned.items()
+        }
+        return [
+            self._item("verify", state, schedule)
+            for state in self._kernels.values()
+            for schedule in state.results
+            if schedule in state.loaded and (state.name, schedule) in used
+        ]
 
-    def _trial_seconds(self) -> float:
-        if self._trials == 0:
-            return TRIAL_SECONDS
-        return max(0.02, self._spent_seconds / self._trials)
+    def _whole_items(self) -> list[Json]:
+        programs = [m for n, m in self._whole.items() if n != "reference"]
+        stray = all(m.failure and m.contended for m in programs)
+        if not stray or self._whole_runs >= WHOLE_RUNS:
+            return []
+        self._whole_runs += 1
+        return [{"kind": "whole", "labels": list(self._plans())}]
+
+    def _item(self, kind: str, state: KernelState, schedule: Schedule) -> Json:
+        return {
+            "kind": kind,
+            "kernel": state.name,
+            "schedule": schedule.as_dict,
+            "key": self._key_of(state, schedule, self._toolchain),
+        }
+
+    def _key_of(
+        self, state: KernelState, schedule: Schedule, toolchain: Mapping[str, Any]
+    ) -> str:
+        return measurement_key(
+            state.name,
+            schedule,
+            device=self.device.id,
+            toolchain=toolchain,
+            exactness=self.options.exactness,
+        )
+
+    def _served(self, state: KernelState, schedule: Schedule) -> Measurement | None:
+        """What an earlier run measured with this very toolchain."""
+        key = self._key_of(state, schedule, self._toolchain)
+        return usable(self._known.get(key), toolchain_id(self._toolchain))
+
+    def _may_spend(self, waiting: int = 0) -> bool:
+        """Whether this stage may run another kernel beside those waiting."""
+        return self._ledger.allows(waiting, _SHARES[self.stage])
 
     # Measuring ---------------------------------------------------------------
 
-    def _measure_item(self, item: Mapping[str, Any], runner: Runner) -> Json:
-        if item["kind"] == "whole":
-            return self._measure_whole(runner)
+    def _measure_item(self, item: Mapping[str, Any], runner: Device) -> Json:
+        kind = item["kind"]
+        if kind == "device":
+            return self._measurer.device(runner)
+        if kind == "solve":
+            return self._solved(item["price"])
+        if kind == "whole":
+            plans = self._plans()
+            return self._measurer.whole(
+                {label: plans[label] for label in item["labels"]}, runner
+            )
         state = self._kernels[item["kernel"]]
         schedule = Schedule.of(**item["schedule"])
-        source = None
-        if state.family in GENERATED:
-            sources = kernel_sources(state.form, schedule)
-            source = next(s for s in sources if s.language == self._language)
-        request = MeasureRequest(
-            graph=state.form.graph,
-            source=source,
-            weights=state.form.graph.weights,
-            exactness=self.options.exactness,
-            seeds=(self._seed, self._seed + 1),
-            budget_seconds=SAMPLE_SECONDS,
-        )
-        start = self._clock()
-        measurement = runner.measure(request)
-        return {**to_json(measurement), "cost_seconds": self._clock() - start}
+        return self._measurer.kernel(state, schedule, runner, timed=kind == "kernel")
 
-    def _measure_whole(self, runner: Runner) -> Json:
-        plans = {
-            "plan": self._finished(self._solution),
-            "untuned": self.planner.plan(self._untuned),
-            "unfused": self.planner.plan(self.planner.unfused()),
-        }
-        request = whole_request(
-            self.model,
-            plans,
-            self._language,
-            seed=self._seed,
-            budget_seconds=WHOLE_SAMPLE_SECONDS,
-        )
+    def _solved(self, kind: PriceKind) -> Json:
+        """Solve; the wall-clock limit of the solver is why the answer is recorded.
+
+        The first solve makes the plan that exists without tuning too: it is not
+        charged to the budget.
+        """
         start = self._clock()
-        result = runner.measure_whole(request)
-        return {
-            "whole": {name: to_json(m) for name, m in result.measurements.items()},
-            "verified": result.verified,
-            "cost_seconds": self._clock() - start,
-        }
+        if kind == "predicted":
+            return {"solution": solution_json(self._untuned()), "cost_seconds": 0.0}
+        solution = self.planner.solve(self._costs.price(kind))
+        seconds = self._clock() - start
+        return {"solution": solution_json(solution), "cost_seconds": seconds}
+
+    def _untuned(self) -> Solution:
+        if self._first is None:
+            self._first = self.planner.solve()
+        return self._first
 
     # Observing ---------------------------------------------------------------
+
+    def _observe_item(
+        self, item: Mapping[str, Any], result: Mapping[str, Any]
+    ) -> list[Json]:
+        kind = item["kind"]
+        if kind == "device":
+            self._toolchain = dict(result["toolchain"])
+            return [{"type": "device", "toolchain": dict(self._toolchain)}]
+        if kind == "solve":
+            return self._observe_solution(item["price"], result["solution"])
+        if kind == "whole":
+            return self._observe_whole(item, result)
+        if kind == "verify":
+            return self._observe_check(item, result)
+        return [self._observe_kernel(item, result)]
 
     def _observe_kernel(
         self, item: Mapping[str, Any], result: Mapping[str, Any]
@@ -333,9 +463,10 @@ class TuningSession:
         state = self._kernels[item["kernel"]]
         schedule = Schedule.of(**item["schedule"])
         measurement = from_json(result)
-        self._known[item["key"]] = dict(result)
-        self._trials += 1
-        self._take(state, schedule, measurement)
+        self._mixed |= result.get("toolchain") != toolchain_id(self._toolchain)
+        self._ledger.trials += 1
+        self._ledger.kernel_seconds += float(result.get("cost_seconds", 0.0))
+        state.take(schedule, measurement)
         return {
             "type": "trial",
             "kernel": item["kernel"],
@@ -353,145 +484,174 @@ class TuningSession:
             **self.progress(),
         }
 
-    @staticmethod
-    def _take(state: KernelState, schedule: Schedule, measurement: Measurement) -> None:
-        state.results[schedule] = measurement
-        failed = bool(measurement.failure)
-        state.study.tell(schedule, None if failed else measurement.seconds)
-
-    def _resolve(self) -> list[Json]:
-        """Solve again with measured costs; adopt the answer if it is another one."""
-        self._remember()
-        if self._rounds >= MAX_ROUNDS:
+    def _observe_check(
+        self, item: Mapping[str, Any], result: Mapping[str, Any]
+    ) -> list[Json]:
+        """A loaded result passed, or is dropped and its kernel searched again."""
+        state = self._kernels[item["kernel"]]
+        schedule = Schedule.of(**item["schedule"])
+        state.loaded.discard(schedule)
+        failure, message = str(result["failure"]), str(result["message"])
+        if not failure:
             return []
-        self._rounds += 1
-        before = {c.region for c in self._solution.partition.choices}
-        solution = self.planner.solve(self._measured_price)
-        changed = sum(c.region not in before for c in solution.partition.choices)
-        self._solution = solution
-        self._adopt(solution)
-        if not self._fresh({}):
-            self._remember()
-        if not changed:
-            self._rounds = MAX_ROUNDS
+        kept = state.results[schedule]
+        state.take(schedule, failed_check(kept, failure, message))
+        self._enter("recover")
         return [
             {
-                "type": "resolve",
-                "round": self._rounds,
-                "kernels": len(solution.partition.choices),
-                "changed": changed,
-                **self.progress(),
+                "type": "check",
+                "kernel": item["kernel"],
+                "schedule": dict(item["schedule"]),
+                "failure": failure,
+                "message": message[:500],
             }
         ]
 
-    def _remember(self) -> None:
-        """Keep the current partition if it is measured throughout and the fastest."""
-        total = self._measured_seconds(self._solution)
-        best = self._measured_seconds(self._measured)
-        if total is not None and (best is None or total < best):
-            self._measured = self._solution
+    def _observe_solution(
+        self, kind: PriceKind, record: Mapping[str, Any]
+    ) -> list[Json]:
+        answer = self._use(solution_from(record))
+        if kind == "optimistic":
+            return [self._observe_proof(answer)]
+        changed = answer.changes(self._current)
+        self._current = answer
+        if kind == "predicted":
+            self._first = answer.solution
+            self._seen.append(answer)
+            return []
+        self._rounds += 1
+        if changed:
+            self._seen.append(answer)
+        else:
+            self._rounds_left = 0
+        return [self._resolve_event(kind, answer, changed)]
 
-    def _measured_seconds(self, solution: Solution | None) -> float | None:
-        """Sum of measured kernels; None if a kernel was never measured."""
-        if solution is None:
-            return None
-        seconds = [self._best_of(choice) for choice in solution.partition.choices]
-        if any(found is None for found in seconds):
-            return None
-        return math.fsum(found for found in seconds if found is not None)
+    def _observe_proof(self, answer: Round) -> Json:
+        """A solution under optimistic prices bounds every partition from below."""
+        changed = answer.changes(self._proof.answer if self._proof else None)
+        self._proof = Proof(answer, self._costs)
+        self._seen.append(answer)
+        return self._resolve_event("optimistic", answer, changed)
 
-    def _best_of(self, choice: Choice) -> float | None:
-        state = self._structures.get(self._structure(choice))
-        best = state.best if state is not None else None
-        return None if best is None else best.measurement.seconds
-
-    def _observe_whole(self, result: Mapping[str, Any]) -> list[Json]:
-        self._whole = {
-            name: from_json(record) for name, record in result["whole"].items()
+    def _resolve_event(self, kind: PriceKind, answer: Round, changed: int) -> Json:
+        return {
+            "type": "resolve",
+            "price": kind,
+            "round": self._rounds + self._proofs,
+            "kernels": len(answer.states),
+            "changed": changed,
+            **self.progress(),
         }
-        self._winner = self._judge()
+
+    def _observe_whole(
+        self, item: Mapping[str, Any], result: Mapping[str, Any]
+    ) -> list[Json]:
+        found = {name: from_json(record) for name, record in result["whole"].items()}
+        line = self._line_up()
+        self.winner = contest.judge(found, item["labels"])
+        self._kept = line.contestants[self.winner]
+        same = {n: found[ran] for n, ran in line.aliases.items() if ran in found}
+        self._whole = {**found, **same}
         return [
             {
                 "type": "plan",
-                "winner": self._winner,
+                "winner": self.winner,
                 "seconds": {
                     name: record["seconds"] for name, record in result["whole"].items()
                 },
+                "contended": is_disturbed(found),
+                "partial_reason": self.partial_reason,
                 **self.progress(),
             }
         ]
 
-    def _judge(self) -> str:
-        """Which plan to keep: the tuned one unless another is surely faster."""
-        kept = "plan"
-        for rival in ("untuned", "unfused"):
-            mine, other = self._whole.get(kept), self._whole.get(rival)
-            if other is None or other.failure:
-                continue
-            if mine is None or mine.failure or other.high_seconds < mine.low_seconds:
-                kept = rival
-        return kept
+    # Partitions --------------------------------------------------------------
 
-    # Costs -------------------------------------------------------------------
-
-    def _adopt(self, solution: Solution) -> None:
-        """Count how often each kernel is used by the current partition."""
+    def _use(self, solution: Solution) -> Round:
+        """Count how often each kernel is used by a partition."""
         for state in self._kernels.values():
             state.uses = 0
-        for choice in solution.partition.choices:
-            self._state(choice).uses += 1
+        states = tuple(self._state(choice) for choice in solution.partition.choices)
+        for state in states:
+            state.uses += 1
+        return Round(solution=solution, states=states)
 
     def _state(self, choice: Choice) -> KernelState:
         form = self.planner.assembler.form(choice)
         state = self._kernels.get(form.fingerprint)
         if state is None:
-            state = new_state(form, choice, self.device, self.options, seed=self._seed)
+            state = new_state(
+                form,
+                choice,
+                self.device,
+                self.options,
+                seed=self._seed,
+                hints=self._neighbours.hints(form.graph, choice.family),
+            )
             self._kernels[form.fingerprint] = state
-            self._structures[self._structure(choice)] = state
+        self._costs.add(choice, state)
         return state
 
-    def _measured_price(self, region: Region, family: Family) -> float:
-        """Measured seconds where there are any, else the model's, corrected."""
-        key = (family, self.planner.pricer.structure(region))
-        state = self._structures.get(key)
-        if state is not None and state.is_hopeless:
-            return math.inf
-        if state is not None and state.best is not None:
-            return state.best.measurement.seconds
-        predicted = self.planner.pricer.seconds(region, family)
-        return predicted * self._corrections().get(family, 1.0)
+    def _best(self) -> Round:
+        """The fastest partition whose kernels were all measured; else the last."""
+        if self._current is None:
+            return self._use(self._untuned())
+        return next(iter(ranked(self._seen)), self._current)
 
-    def _structure(self, choice: Choice) -> object:
-        return (choice.family, self.planner.pricer.structure(choice.region))
+    def _line_up(self) -> LineUp:
+        """Who is run whole."""
+        assert self._seen, "a run begins with a solved partition"
+        return line_up(
+            ranked(self._seen) or [self._best()],
+            self._kernels,
+            untuned=self._seen[0],
+            unfused=self.planner.unfused(),
+            stored=stored_contestant(self._incumbent, self.model.graph, self._state),
+        )
 
-    def _corrections(self) -> Mapping[Family, float]:
-        """Median of measured over predicted seconds, by family."""
-        ratios: dict[Family, list[float]] = {}
-        for state in self._kernels.values():
-            best = state.best
-            if best is not None and state.predicted_seconds > 0:
-                ratio = best.measurement.seconds / state.predicted_seconds
-                ratios.setdefault(state.family, []).append(ratio)
-        return {family: median(values) for family, values in ratios.items()}
+    def _plans(self) -> dict[str, Plan]:
+        """Plans of the contestants; who breaks the memory cap takes no part."""
+        plans = {}
+        for label, contestant in self._line_up().contestants.items():
+            try:
+                plans[label] = self._assembled(contestant)
+            except ConstraintsUnsatisfiable:
+                continue
+        return plans
 
-    def _objective(self) -> float:
-        """Sum over the current partition: measured where known, else predicted."""
-        total = 0.0
-        for choice in self._solution.partition.choices:
-            total += self._measured_price(choice.region, choice.family)
-        return total
+    def _assembled(self, contestant: Contestant) -> Plan:
+        return self.planner.plan(contestant.solution, contestant.tuned)
 
-    def _tuned(self) -> dict[str, Tuned]:
-        found = {name: state.best for name, state in self._kernels.items()}
-        return {name: best for name, best in found.items() if best is not None}
-
-    def _finished(self, solution: Solution) -> Plan:
-        plan = self.planner.plan(solution, self._tuned())
-        whole = {
-            "plan": self._whole.get(self._winner),
-            "untuned": self._whole.get("untuned"),
-            "unfused": self._whole.get("unfused"),
-            "reference": self._whole.get("reference"),
+    def _shown(self) -> dict[str, Measurement]:
+        """Whole measurements as a plan shows them: the winner's is the plan's."""
+        shown = {
+            "plan": self._whole.get(self.winner),
+            **{name: self._whole.get(name) for name in SHOWN},
         }
-        kept = {name: found for name, found in whole.items() if found is not None}
-        return replace(plan, whole=kept)
+        return {name: found for name, found in shown.items() if found is not None}
+
+    def _refinement(self, kept: Contestant) -> Refinement:
+        """What was proved of a plan, by the runs of the schedules that it uses."""
+        seconds = []
+        for choice in kept.solution.partition.choices:
+            tuned = kept.tuned.get(self._state(choice).name)
+            if tuned is None or tuned.measurement.contended:
+                return self._proved(None)
+            seconds.append(tuned.measurement.seconds)
+        return self._proved(math.fsum(seconds))
+
+    def _proved(self, total: float | None) -> Refinement:
+        bound = None if self._proof is None else self._proof.bound_seconds
+        gap = gap_of(total, bound)
+        return Refinement(
+            measured_optimal=gap is not None and gap <= EXACT,
+            measured_gap=gap,
+            confidence=CONFIDENCE,
+            rounds=self._rounds + self._proofs,
+            trials=self._ledger.trials,
+        )
+
+
+def _solve(price: PriceKind) -> Json:
+    """A batch's item that solves the partition under one of the prices."""
+    return {"kind": "solve", "price": price}

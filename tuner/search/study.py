@@ -1,21 +1,37 @@
-"""The search for one kernel's schedule: Optuna's ask and tell, without repeats.
+"""The search for one kernel's schedule: ask and tell, without repeats.
 
-The cost model's best schedules come first. A schedule is never proposed twice, and
-never one outside the space (every schedule of the space is legal by construction).
-The only module that imports Optuna.
+The cost model's best schedules come first. Then the size of the space decides: a small
+one is run through in the model's order, a middling one is searched by a Gaussian
+process whose prior is the model (`tuner.search.guided`), a large one by Optuna's TPE.
+A schedule is never proposed twice, and never one outside the space (every schedule of
+the space is legal by construction). The only module that imports Optuna.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import optuna
 
 from tuner.plan import Schedule
+from tuner.search.guided import GuidedSampler
 
 _ASKS: Final = 16
 """Proposals that Optuna may waste on known schedules before the ranking decides."""
+SMALL: Final = 12
+"""Spaces up to this size are run through in the model's order."""
+MIDDLING: Final = 4096
+"""Spaces up to this size are scored whole at every proposal."""
+
+Sampler = Literal["ranked", "guided", "tpe"]
+
+
+def sampler_for(size: int) -> Sampler:
+    """How a space of this size is searched after the first trials."""
+    if size <= SMALL:
+        return "ranked"
+    return "guided" if size <= MIDDLING else "tpe"
 
 
 class KernelStudy:
@@ -24,18 +40,29 @@ class KernelStudy:
     Args:
         ranked: the whole space, the cost model's best first.
         seed: of Optuna's sampler; equal seeds and answers give equal proposals.
-        startup: how many of the ranked schedules are tried before Optuna proposes.
+        predicted: the model's seconds by schedule; without them its ranking counts.
+        first: how many at the head of `ranked` are tried in any case.
+        sampler: what follows; by default the size of the space decides.
     """
 
     def __init__(
-        self, ranked: Sequence[Schedule], *, seed: int, startup: int = 4
+        self,
+        ranked: Sequence[Schedule],
+        *,
+        seed: int,
+        predicted: Mapping[Schedule, float] | None = None,
+        first: int = 1,
+        sampler: Sampler | None = None,
     ) -> None:
         if not ranked:
             raise ValueError("a study needs at least one schedule")
         self._ranked = tuple(ranked)
         self._legal = frozenset(ranked)
-        self._startup = startup
+        self._startup = first + 1
         self._seed = seed
+        self._sampler: Sampler = sampler or sampler_for(len(ranked))
+        self._predicted = predicted
+        self._guide: GuidedSampler | None = None
         self._study: optuna.Study | None = None
         self._trials: dict[Schedule, optuna.trial.Trial] = {}
         self._proposed: dict[Schedule, None] = {}
@@ -54,29 +81,46 @@ class KernelStudy:
     @property
     def exhausted(self) -> bool:
         """Whether every schedule was proposed."""
-        return len(self._proposed) == len(self._ranked)
+        return len(self._proposed) >= len(self._ranked)
 
     def propose(self) -> Schedule | None:
         """The next schedule to run; None when the space is exhausted."""
         if self.exhausted:
             return None
-        schedule = self._next_ranked() if self._is_starting else self._ask()
+        schedule = self._next()
         self._proposed[schedule] = None
         return schedule
 
     def tell(self, schedule: Schedule, seconds: float | None) -> None:
-        """Report a run; None says that it failed."""
-        self._proposed[schedule] = None
+        """Report a run; None says that it failed.
+
+        A result of a schedule outside the space is remembered, and no more.
+        """
         self._told[schedule] = seconds
+        if schedule not in self._legal:
+            return
+        self._proposed[schedule] = None
         if self._study is not None:
             self._tell_optuna(schedule, seconds)
 
-    @property
-    def _is_starting(self) -> bool:
-        return len(self._proposed) < self._startup or len(self._ranked) <= _ASKS
+    def _next(self) -> Schedule:
+        is_starting = len(self._proposed) < self._startup
+        if is_starting or self._sampler == "ranked":
+            return self._next_ranked()
+        if self._sampler == "guided":
+            return self._ready_guide().propose(self._told, self._proposed)
+        return self._ask()
 
     def _next_ranked(self) -> Schedule:
         return next(s for s in self._ranked if s not in self._proposed)
+
+    def _ready_guide(self) -> GuidedSampler:
+        if self._guide is None:
+            known = self._predicted or {}
+            places = {s: 1.0 + 0.01 * n for n, s in enumerate(self._ranked)}
+            predicted = {s: known.get(s, places[s]) for s in self._ranked}
+            self._guide = GuidedSampler(self._ranked, predicted)
+        return self._guide
 
     def _ask(self) -> Schedule:
         study = self._ready_study()
@@ -98,7 +142,8 @@ class KernelStudy:
             )
             self._study = optuna.create_study(direction="minimize", sampler=sampler)
             for schedule, seconds in self._told.items():
-                self._tell_optuna(schedule, seconds)
+                if schedule in self._legal:
+                    self._tell_optuna(schedule, seconds)
         return self._study
 
     def _distributions(

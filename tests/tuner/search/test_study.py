@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.plan import Schedule
-from tuner.search.study import KernelStudy
+from tuner.search.study import KernelStudy, Sampler, sampler_for
 
 SPACE = tuple(
     Schedule.of(threads=t, vector=v, rows=r)
@@ -45,8 +45,47 @@ def test_no_schedule_is_run_twice_and_all_are_in_the_space() -> None:
 
 
 def test_the_models_best_come_first() -> None:
-    """The first proposals follow the given ranking."""
-    assert run(KernelStudy(SPACE, seed=1), 4) == list(SPACE[:4])
+    """As many as asked for, and one more, follow the given ranking."""
+    assert run(KernelStudy(SPACE, seed=1, first=3), 4) == list(SPACE[:4])
+
+
+@pytest.mark.parametrize("sampler", ["ranked", "guided", "tpe"])
+def test_every_sampler_visits_each_schedule_once(sampler: Sampler) -> None:
+    """Whatever searches, nothing is repeated and nothing is left out."""
+    study = KernelStudy(SPACE, seed=1, sampler=sampler)
+    assert sorted(run(study, len(SPACE) + 5), key=str) == sorted(SPACE, key=str)
+
+
+def test_the_size_of_the_space_chooses_the_sampler() -> None:
+    """Small spaces are run through, middling ones scored whole, large ones sampled."""
+    chosen = [sampler_for(size) for size in (1, 12, 13, 4096, 5000)]
+    assert chosen == ["ranked", "ranked", "guided", "guided", "tpe"]
+
+
+def test_a_right_model_needs_two_runs() -> None:
+    """When the model ranks well, its second trial is the best there is."""
+    ranked = sorted(SPACE, key=seconds)
+    ranked = [SPACE[-1], *(s for s in ranked if s != SPACE[-1])]
+    predicted = {s: seconds(s) for s in SPACE}
+    study = KernelStudy(ranked, seed=0, predicted=predicted)
+    best = min(map(seconds, run(study, 2)))
+    assert best == min(map(seconds, SPACE))
+
+
+def test_a_wrong_model_is_unlearned() -> None:
+    """When the model ranks upside down, a dozen runs come within 20 % all the same."""
+    predicted = {s: 1 / seconds(s) for s in SPACE}
+    ranked = sorted(SPACE, key=lambda s: predicted[s])
+    study = KernelStudy(ranked, seed=0, predicted=predicted)
+    best = min(map(seconds, run(study, 12)))
+    assert best <= 1.2 * min(map(seconds, SPACE))
+
+
+def test_a_schedule_outside_the_space_does_no_harm() -> None:
+    """A result of a schedule that is not legal any more is taken note of only."""
+    study = KernelStudy(SPACE, seed=1)
+    study.tell(Schedule.of(threads=7), 1e-9)
+    assert sorted(run(study, len(SPACE)), key=str) == sorted(SPACE, key=str)
 
 
 def test_equal_seeds_and_answers_give_equal_proposals() -> None:

@@ -1,0 +1,155 @@
+"""The items of a batch on a device: the only part of a run that touches one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from tuner.assembly import kernel_sources
+from tuner.errors import DeviceUnavailable
+from tuner.execution import whole_request
+from tuner.model import Model
+from tuner.plan import GENERATED, Language, Measurement, Options, Plan, Schedule
+from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
+from tuner.search.kernels import KernelState
+from tuner.search.near import near_key, sizes
+from tuner.search.records import Json, to_json, toolchain_id
+
+SAMPLE_SECONDS: Final = 0.1
+"""Timed samples of one kernel run."""
+WHOLE_SAMPLE_SECONDS: Final = 4.0
+"""Timed samples of all whole plans together."""
+ATTEMPTS: Final = 4
+"""A batch of samples that others disturbed is repeated up to three times."""
+
+
+class Device(Protocol):
+    """What measures: `Runner`, or `NullRunner` without any hardware."""
+
+    @property
+    def device_name(self) -> str:
+        """What the device calls itself."""
+        ...
+
+    @property
+    def toolchain(self) -> str:
+        """Compiler, driver and library versions."""
+        ...
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        """Verify and time one kernel."""
+        ...
+
+    def measure_whole(self, request: PlanRequest) -> PlanResult:
+        """Verify and time whole programs."""
+        ...
+
+
+def describe(device: Device, planned: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides a time beside kernel and schedule.
+
+    Args:
+        device: that measures.
+        planned: code generator and compiler, as in the plan key.
+
+    Raises:
+        DeviceUnavailable: the device is not there.
+    """
+    return {
+        **planned,
+        "device": device.device_name,
+        "versions": device.toolchain,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurer:
+    """How kernels and plans of one run are measured.
+
+    Attributes:
+        planned: code generator and compiler, as in the plan key.
+        seed: of all inputs.
+        clock: seconds; read around measurements only, and recorded in their results.
+    """
+
+    model: Model
+    options: Options
+    language: Language
+    planned: Mapping[str, Any]
+    seed: int
+    clock: Callable[[], float]
+
+    def device(self, device: Device) -> Json:
+        """Who measures.
+
+        Raises:
+            DeviceUnavailable: the device is not there.
+        """
+        start = self.clock()
+        found = describe(device, self.planned)
+        return {"toolchain": found, "cost_seconds": self.clock() - start}
+
+    def kernel(
+        self, state: KernelState, schedule: Schedule, device: Device, *, timed: bool
+    ) -> Json:
+        """Verify one kernel, and time it if asked to."""
+        request = MeasureRequest(
+            graph=state.form.graph,
+            source=self._source(state, schedule),
+            weights=state.form.graph.weights,
+            exactness=self.options.exactness,
+            seeds=(self.seed, self.seed + 1),
+            budget_seconds=SAMPLE_SECONDS,
+            abandon_above_seconds=state.abandon_above_seconds,
+            attempts=ATTEMPTS,
+            timed=timed,
+        )
+        start = self.clock()
+        try:
+            measurement = device.measure(request)
+            by = toolchain_id(describe(device, self.planned))
+        except DeviceUnavailable as error:
+            return lost(error)
+        return {
+            **to_json(measurement),
+            "toolchain": by,
+            "schedule": schedule.as_dict,
+            "near": near_key(state.form.graph, state.family),
+            "sizes": list(sizes(state.form.graph)),
+            "cost_seconds": self.clock() - start,
+        }
+
+    def _source(self, state: KernelState, schedule: Schedule) -> Any:
+        if state.family not in GENERATED:
+            return None
+        sources = kernel_sources(state.form, schedule)
+        return next(s for s in sources if s.language == self.language)
+
+    def whole(self, plans: Mapping[str, Plan], device: Device) -> Json:
+        """Verify whole plans against the user's model, and time them by turns."""
+        request = whole_request(
+            self.model,
+            plans,
+            self.language,
+            seed=self.seed,
+            budget_seconds=WHOLE_SAMPLE_SECONDS,
+            attempts=ATTEMPTS,
+        )
+        start = self.clock()
+        try:
+            result = device.measure_whole(request)
+        except DeviceUnavailable as error:
+            return lost(error)
+        return {
+            "whole": {name: to_json(m) for name, m in result.measurements.items()},
+            "verified": result.verified,
+            "cost_seconds": self.clock() - start,
+        }
+
+
+def lost(error: DeviceUnavailable) -> Json:
+    """Result of an item for which there was no device any more."""
+    gone = Measurement(seconds=math.inf, failure="runtime", message=str(error))
+    return {**to_json(gone), "gone": str(error), "whole": {}, "cost_seconds": 0.0}
