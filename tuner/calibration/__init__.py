@@ -1,0 +1,1 @@
+"""Fits a device to this machine, and judges the cost model against it."""
