@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
 from tuner.fusion.legality import Limits, Profile, Refusal, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.tvm import tvm_groups

@@ -90,6 +90,8 @@ class Space:
         Args:
             together: node masks of kernels and pins that must not be torn apart.
         """
+        if not len(self.units):
+            return ()
         if len(self.units) <= ONE_ZONE_UNITS:
             return (make_zone(self.units, (1 << len(self.units)) - 1),)
         return find_zones(self.units, self._joins, together)
@@ -225,22 +227,24 @@ class Space:
         changes what K reads. If K does not read less than that, it is not needed.
         """
         rest = units & ~exits
-        if not rest:
-            return False
-        if self.exhaustive:
-            return True
+        if not rest or self.exhaustive:
+            return bool(rest)
         if len(self.units) > ONE_ZONE_UNITS and exits.bit_count() > MAX_REPEATED:
             return False
-        mask, kept = self.units.nodes(units), self.units.nodes(rest)
-        if isinstance(self.rules.family(kept), Refusal):
-            return True
-        outputs = self.view.wanted(mask) & self.view.makes(kept)
-        if not outputs:
+        kept = self.units.nodes(rest)
+        return isinstance(self.rules.family(kept), Refusal) or self._reads_less(
+            self.units.nodes(units), kept
+        )
+
+    def _reads_less(self, mask: int, kept: int) -> bool:
+        """Whether a kernel with exits moves fewer bytes than one without."""
+        view = self.view
+        outputs = view.wanted(mask) & view.makes(kept)
+        useful = self.units.of(view.trimmed(mask, outputs))
+        if not outputs or useful != self.units.of(mask):
             return False
-        crossing = self.view.makes(self.units.nodes(exits)) & self.view.needs(kept)
-        if self.units.of(self.view.trimmed(mask, outputs)) != units:
-            return False
-        written = sum(self.view.bytes[j] for j in bits(crossing & ~self.stored))
+        crossing = view.makes(mask & ~kept) & view.needs(kept) & ~self.stored
+        written = sum(view.bytes[j] for j in bits(crossing))
         return self._reads(mask, outputs) < self._reads(kept, outputs) + written
 
     def _reads(self, mask: int, outputs: int) -> int:

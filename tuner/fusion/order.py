@@ -62,11 +62,11 @@ def ring_of(
     wanted: list[int] = []
     while True:
         missing = [b for b in _single_bits(needs[path[-1]] & ~ready) if b in writers]
-        bit = next((b for b in missing if len(writers[b]) == 1), None)
-        if bit is None:
+        single = [b for b in missing if len(writers[b]) == 1]
+        if not single:
             return list(stuck), sum(writers)
-        wanted.append(bit)
-        (following,) = writers[bit]
+        wanted.append(single[0])
+        (following,) = writers[single[0]]
         if following in seen:
             start = seen[following]
             return path[start:], sum(set(wanted[start:]))

@@ -42,7 +42,7 @@ class Solution:
     baselines: Mapping[str, Baseline]
 
 
-def solve(  # noqa: PLR0913 - the planner's front door
+def solve(
     graph: Graph,
     price: Price,
     *,

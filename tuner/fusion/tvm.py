@@ -10,7 +10,7 @@ Source: apache/tvm, `src/relax/analysis/graph_partitioner.cc`, `RunFuse`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tuner.fusion.legality import Refusal, Rules
@@ -30,7 +30,6 @@ _KINDS: Final = {
     Pattern.WINDOW: _ANCHOR,
     Pattern.OPAQUE: _OPAQUE,
 }
-_INTO_SINK: Final = frozenset({_ELEMENTWISE, _BROADCAST, _INJECTIVE, _REDUCE, _ANCHOR})
 
 
 def tvm_groups(rules: Rules, base: Sequence[int]) -> list[int]:
@@ -143,31 +142,27 @@ class _Partitioner:
         sink = self.dominators[u]
         if sink is None or self._root(u) == self._root(sink):
             return
-        allowed = self._condition(u, phase)
+        allowed = self._allowed(u, phase)
         if allowed is None:
             return
+        on_way, at_sink = allowed
         between = self._between(u, sink)
-        if not all(
-            allowed(self.kinds[self._root(v)], v == sink) for v in between - {u}
-        ):
+        kinds = {v: self.kinds[self._root(v)] for v in between - {u}}
+        if any(k > (at_sink if v == sink else on_way) for v, k in kinds.items()):
             return
         roots = {self._root(v) for v in between}
         if sum(self.sizes[r] for r in roots) <= MAX_FUSE_DEPTH:
             self._commit(roots, self._root(sink))
 
-    def _condition(self, u: int, phase: int) -> Callable[[int, bool], bool] | None:
-        """What the nodes on the way to the post-dominator must be; None: no fusion."""
+    def _allowed(self, u: int, phase: int) -> tuple[int, int] | None:
+        """Greatest kinds on the way to the post-dominator and at it; None: apart."""
         kind, relation = self.kinds[u], self.relations[u]
-        if kind == _ANCHOR:
-            if phase == 0 and relation == _ELEMENTWISE:
-                return lambda on_way, is_sink: on_way <= _BROADCAST
-        elif kind <= _BROADCAST:
-            if relation <= _REDUCE:
-                return lambda on_way, is_sink: (
-                    on_way in _INTO_SINK if is_sink else on_way <= _INJECTIVE
-                )
-        elif kind == _INJECTIVE and phase == 1:
-            return lambda on_way, is_sink: on_way <= _INJECTIVE
+        if kind == _ANCHOR and phase == 0 and relation == _ELEMENTWISE:
+            return _BROADCAST, _BROADCAST
+        if kind <= _BROADCAST and relation <= _REDUCE:
+            return _INJECTIVE, _ANCHOR
+        if kind == _INJECTIVE and phase == 1:
+            return _INJECTIVE, _INJECTIVE
         return None
 
     def _between(self, u: int, sink: int) -> set[int]:

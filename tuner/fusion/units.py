@@ -196,7 +196,9 @@ def _is_barrier(view: View, mask: int) -> bool:
 def _is_cheap_unary(view: View, i: int, profile: Profile) -> bool:
     node = view.nodes[i]
     if view.patterns[i] is Pattern.INJECTIVE:
-        if node.op not in _UNARY_MOVES or profile == "full" and node.op == "transpose":
+        if node.op not in _UNARY_MOVES or (
+            profile == "full" and node.op == "transpose"
+        ):
             return False
     elif view.patterns[i] is not Pattern.ELEMENTWISE:
         return False

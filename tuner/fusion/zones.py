@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from tuner.fusion.groups import Groups
 from tuner.fusion.units import Units
 from tuner.fusion.view import bits
 
@@ -58,27 +59,17 @@ def find_zones(
         joins: whether two units that share a tensor can be in one kernel.
         together: node masks that must not be torn apart.
     """
-    parent = list(range(len(units)))
-
-    def top(u: int) -> int:
-        while parent[u] != u:
-            parent[u] = parent[parent[u]]
-            u = parent[u]
-        return u
-
+    groups = Groups(len(units))
     for mask in together:
         first, *rest = bits(units.of(mask))
         for u in rest:
-            parent[top(u)] = top(first)
+            groups.join(u, first)
     for u in range(len(units)):
         near = (units.partners[u] >> u << u) | units.light[u]
         for other in bits(near):
-            if top(u) != top(other) and joins(u, other):
-                parent[top(u)] = top(other)
-    groups: dict[int, int] = {}
-    for u in range(len(units)):
-        groups[top(u)] = groups.get(top(u), 0) | 1 << u
-    return tuple(make_zone(units, groups[lead]) for lead in sorted(groups))
+            if groups.top(u) != groups.top(other) and joins(u, other):
+                groups.join(u, other)
+    return tuple(make_zone(units, members) for members in groups.masks())
 
 
 def make_zone(units: Units, members: int) -> Zone:
@@ -94,7 +85,7 @@ def make_zone(units: Units, members: int) -> Zone:
 def _form(units: Units, members: int, nodes: tuple[int, ...]) -> object:
     view = units.view
     mask = units.nodes(members)
-    inside = [u for u in bits(members)]
+    inside = tuple(bits(members))
     local = {i: n for n, i in enumerate(nodes)}
     leaving = tuple(
         (view.delivered >> j & 1, bool(view.readers[j] & ~mask), units.stored >> j & 1)
