@@ -20,8 +20,9 @@ from tuner.runtime.backend import (
     as_bytes,
 )
 from tuner.runtime.canary import canary
-from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
-from tuner.runtime.timing import summarise
+from tuner.runtime.failures import failed
+from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult, Program
+from tuner.runtime.timing import MIN_SAMPLES, summarise
 
 Behaviour = Callable[[Sequence[Bytes]], None]
 """What a kernel does to the bytes of its arguments."""
@@ -131,37 +132,48 @@ class NullRunner:
 
     device = "null"
     device_name = "null"
-    toolchain = "null 1"
 
     def __init__(
         self,
         seconds: Callable[[MeasureRequest], float],
         *,
+        failures: Callable[[MeasureRequest], tuple[str, str] | None] | None = None,
         noise: float = 0.0,
+        interference: float = 0.0,
         seed: int = 0,
+        toolchain: str = "null 1",
     ) -> None:
         """Give the times.
 
         Args:
             seconds: the true time of a request; infinite means that it fails to run.
+            failures: kind and message of requests that fail.
             noise: relative standard deviation of a sample.
-            seed: of the noise.
+            interference: relative standard deviation of the factor by which a whole
+                program differs from the sum of its steps; fixed for each program.
+            seed: of noise and interference.
+            toolchain: what results are results of.
         """
         self._seconds = seconds
+        self._failures = failures
         self._noise = noise
+        self._interference = interference
         self._seed = seed
+        self.toolchain = toolchain
 
     def measure(self, request: MeasureRequest) -> Measurement:
         """Samples around the recorded time."""
+        told = self._failures(request) if self._failures is not None else None
+        if told is not None:
+            return failed(*told)
         true = self._seconds(request)
         if true == float("inf"):
-            return Measurement(seconds=true, failure="runtime", message="recorded")
-        text = request.source.digest if request.source is not None else "library"
-        # Not for secrets: the noise must be the same in every process.
-        source = random.Random(f"{self._seed}/{text}/{true!r}")  # noqa: S311
-        count = max(request.repeats, 7)
-        factors = (max(source.gauss(1.0, self._noise), 0.01) for _ in range(count))
-        return summarise([true * factor for factor in factors])
+            return failed("runtime", "recorded")
+        if not request.timed:
+            return Measurement(seconds=float("inf"))
+        name = f"{_text(request.source)}/{true!r}"
+        count = max(request.repeats, MIN_SAMPLES)
+        return summarise([true * factor for factor in self._factors(name, count)])
 
     def measure_pair(
         self, first: MeasureRequest, second: MeasureRequest
@@ -170,15 +182,42 @@ class NullRunner:
         return self.measure(first), self.measure(second)
 
     def measure_whole(self, request: PlanRequest) -> PlanResult:
-        """The sum of the recorded times of the steps."""
+        """Samples around the recorded times of the steps together."""
+        drift = self._factors("drift", request.repeats)
         measurements = {}
         for name, program in request.programs.items():
-            parts = [
-                self._seconds(MeasureRequest(graph=step.graph, source=step.source))
-                for step in program.steps
-            ]
-            measurements[name] = summarise([sum(parts)] * 7)
+            true = self.program_seconds(program)
+            if true == float("inf"):
+                measurements[name] = failed("runtime", "recorded")
+                continue
+            own = self._factors(f"{name}/{true!r}", request.repeats)
+            samples = [true * a * b for a, b in zip(drift, own, strict=True)]
+            measurements[name] = summarise(samples)
         return PlanResult(measurements=measurements, verified=True)
+
+    def program_seconds(self, program: Program) -> float:
+        """The true time of a whole program."""
+        steps = [
+            MeasureRequest(
+                graph=step.graph, source=step.source, exactness=program.exactness
+            )
+            for step in program.steps
+        ]
+        if self._failures is not None and any(map(self._failures, steps)):
+            return float("inf")
+        total = sum(self._seconds(step) for step in steps)
+        texts = "/".join(
+            f"{_text(step.source)}{len(step.graph.nodes)}" for step in steps
+        )
+        # Not for secrets: the factor must be the same in every process.
+        source = random.Random(f"whole/{self._seed}/{texts}")  # noqa: S311
+        return total * max(source.gauss(1.0, self._interference), 0.01)
+
+    def _factors(self, name: str, count: int) -> list[float]:
+        """Noise that belongs to a name."""
+        # Not for secrets: the noise must be the same in every process.
+        source = random.Random(f"{self._seed}/{name}")  # noqa: S311
+        return [max(source.gauss(1.0, self._noise), 0.01) for _ in range(count)]
 
     def __enter__(self) -> NullRunner:
         """Nothing to start."""
@@ -189,3 +228,7 @@ class NullRunner:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _text(source: Source | None) -> str:
+    return "library" if source is None else source.digest

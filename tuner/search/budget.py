@@ -8,6 +8,10 @@ from typing import Final
 TRIAL_SECONDS: Final = 0.3
 """What one kernel run costs, compiling and verifying included, until some were seen."""
 _LEAST_TRIAL_SECONDS: Final = 0.02
+WHOLE_SECONDS: Final = 10.0
+"""What is kept back for running whole plans, at least; of a small budget less."""
+_WHOLE_SHARE: Final = 0.15
+_MOST_WHOLE_SHARE: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +57,21 @@ class Ledger:
         """What remains of the budget."""
         return max(0.0, self.budget.seconds - self.seconds)
 
+    @property
+    def reserve_seconds(self) -> float:
+        """Kept back for running whole plans."""
+        wanted = max(WHOLE_SECONDS, _WHOLE_SHARE * self.budget.seconds)
+        return min(wanted, _MOST_WHOLE_SHARE * self.budget.seconds)
+
     def allows(self, waiting: int, share: float) -> bool:
         """Whether another kernel run fits beside those waiting.
 
         Args:
             waiting: kernel runs that are planned already.
-            share: part of the budget's seconds that may be spent.
+            share: part of the seconds that may be spent; none of the reserve.
         """
         if self.trials + waiting >= self.budget.trials:
             return False
         ahead = waiting * self.trial_seconds
-        return self.seconds + ahead < self.budget.seconds * share
+        most = (self.budget.seconds - self.reserve_seconds) * share
+        return self.seconds + ahead < most

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tuner.search.budget import Budget
+from tuner.search.budget import WHOLE_SECONDS, Budget
 from tuner.search.kernels import KernelState
 from tuner.search.records import Json
 
 TRIAL_SECONDS: Final = 0.5
 """One kernel run with compiling and verifying (measured: 0.2 to 0.8 s)."""
-WHOLE_SECONDS: Final = 10.0
-"""Running whole plans at the end, with the library's own run of the model."""
 
 
 def forecast(

@@ -85,16 +85,16 @@ _FOLLOWING: Final[Mapping[Stage, Stage]] = {
 }
 _SHARES: Final[Mapping[Stage, float]] = {
     "open": 1.0,
-    "cover": 0.6,
-    "improve": 0.65,
-    "recover": 0.75,
-    "prove": 0.85,
+    "cover": 0.7,
+    "improve": 0.75,
+    "recover": 0.88,
+    "prove": 1.0,
     "check": 1.0,
     "judge": 1.0,
     "done": 1.0,
 }
-"""Share of the budget that may be spent by the end of each stage; what remains is for
-running whole plans."""
+"""Share of the budget, what is kept back for whole plans apart, that may be spent by
+the end of each stage."""
 
 
 class TuningSession:
