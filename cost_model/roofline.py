@@ -254,7 +254,8 @@ def _add_part(
     fed = min(1.0, most * padded / device.saturation_threads_per_multiprocessor)
     uneven = most * count / running
     wasted = padded / work.block_threads
-    terms.compute += share * compute_seconds * uneven * wasted / fed
+    reached = fed * work.compute_share
+    terms.compute += share * compute_seconds * uneven * wasted / reached
 
 
 def _busiest(

@@ -72,6 +72,8 @@ class Work:
             ours. Library calls pay the library's launch law instead of ours.
         internal_bytes: bytes that pass through memory inside a library call (its
             intermediate tensors, written and read back).
+        compute_share: share of the arithmetic rate that the kernel's own structure
+            lets it reach: padded tiles, reads of on-chip memory between products.
     """
 
     accesses: tuple[Access, ...]
@@ -88,6 +90,7 @@ class Work:
     spill_bytes_per_thread: int = 0
     library_calls: int = 0
     internal_bytes: int = 0
+    compute_share: float = 1.0
 
     @property
     def read_bytes(self) -> int:

@@ -50,6 +50,23 @@ UNROLLED_ELEMENTS: Final = 16
 """Reductions of up to so many elements may be unrolled into one expression."""
 
 
+class Anchor(NamedTuple):
+    """How a contraction lies in the loops of a group.
+
+    Attributes:
+        node: its name.
+        place: where each point of the loops has its element of the result.
+        left, right: the factors of the product that is summed up.
+        addends: what is added to the sum.
+    """
+
+    node: str
+    place: Map
+    left: Key
+    right: Key
+    addends: tuple[Key, ...] = ()
+
+
 class Frame(NamedTuple):
     """How the reductions of a group lie in its loops.
 
@@ -58,11 +75,13 @@ class Frame(NamedTuple):
             which each point of the loops finds its element.
         framed: names of the reduction nodes that are loops; others are unrolled.
         reduced: mask of the reduced loops.
+        anchor: the contraction whose sum is over the reduced loops.
     """
 
     embedded: Mapping[str, Map]
     framed: frozenset[str]
     reduced: int
+    anchor: Anchor | None = None
 
 
 NO_FRAME: Final = Frame(MappingProxyType({}), frozenset(), 0)
@@ -142,6 +161,12 @@ class Body:
             if node.name in self.frame.framed:
                 return self._reduced(node, key)
             return self._unrolled(node, key)
+        return self._view(node, key)
+
+    def _view(self, node: Node, key: Key) -> Rule:
+        anchor = self.frame.anchor
+        if anchor is not None and node.name == anchor.node:
+            return self._contracted(anchor, key)
         rule = VIEWS.get(node.op)
         if rule is None:
             raise CannotLower(node.name, f"{node.op} runs in a library")
@@ -329,6 +354,29 @@ class Body:
         rows = ((1 << self.space.loops) - 1) & ~self.frame.reduced
         what = Reduced(len(self.reductions) - 1)
         return self.cast(self.add(what, wide, rows, value.stage + 1), held)
+
+    def _contracted(self, anchor: Anchor, key: Key) -> Rule:
+        if key.map != anchor.place:
+            raise CannotLower(anchor.node, "its result is used at another place")
+        numbers = yield [anchor.left, anchor.right, *anchor.addends]
+        held = HELD[self.graph.types[key.tensor].dtype]
+        wide = ACCUMULATED[held]
+        left = self.cast(self._inside(anchor.left, numbers[0]), wide)
+        right = self.cast(self._inside(anchor.right, numbers[1]), wide)
+        product = self.apply("a0 * a1", (left, right), wide, wide)
+        self.reductions.append(Reduction("reduce_sum", product, wide, 0))
+        rows = ((1 << self.space.loops) - 1) & ~self.frame.reduced
+        total = self.add(Reduced(len(self.reductions) - 1), wide, rows, 1)
+        for number in numbers[2:]:
+            total = self.apply("a0 + a1", (total, self.cast(number, wide)), wide, wide)
+        return self.cast(total, held)
+
+    def _inside(self, key: Key, number: int) -> int:
+        """A value that is zero where its guards do not hold."""
+        if not key.guards or key.tensor not in self.graph.producers:
+            return number  # such a load is zero outside
+        zero = self.constant(0, self.dtype(number))
+        return self.select(key.guards, number, zero)
 
 
 def _joined_mask(masks: Sequence[int], index: Index) -> int:

@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cost_model.work import Access, Pipe, Work
-from tuner.ir.expr import Expr, operations
-from tuner.ir.types import DType
-from tuner.kernel.index import AtomKind, Guards, Index, runs
-from tuner.kernel.mapping import Mapping as Layout
+from tuner.kernel.counter import Counter
 from tuner.kernel.mapping import blocks_of, map_groups
-from tuner.kernel.nest import Apply, Group, Kind, Load, LoopNest, Pass, Select, Store
+from tuner.kernel.nest import Kind, LoopNest
+from tuner.kernel.tile_counter import TileCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from cost_model.device import Device
     from tuner.plan import Schedule
 
-_BASE_REGISTERS: Final = 10
-_FREE_REGISTERS: Final = 24
-_STEPS_IN_FLIGHT: Final = 8
-"""Unrolled steps whose loads a compiler moves in front of the first use."""
-_WHOLE: Final = MappingProxyType({Pipe.FMA32: Pipe.INTEGER})
-_DOUBLE: Final = MappingProxyType({Pipe.FMA32: Pipe.FMA64})
-_SINGLE: Final[Mapping[Pipe, Pipe]] = MappingProxyType({})
-# Division by a constant is a high multiplication, a shift and a subtraction
-# (T. Granlund, P. Montgomery, "Division by Invariant Integers", PLDI 1994).
-_DIVISION: Final = 4.0
-_NARROW: Final = frozenset({DType.F16, DType.BF16, DType.I8, DType.U8, DType.BOOL})
-
-
-@dataclass(slots=True)
-class _Traffic:
-    """What was counted of one tensor."""
-
-    elements: float = 0.0
-    sector_bytes: float = 0.0
-    requested_bytes: float = 0.0
-    useful_bytes: float = 0.0
-    block_bytes: float = 0.0
+_COUNTERS: Final[Mapping[Kind, type[Counter]]] = MappingProxyType(
+    {Kind.TILE: TileCounter}
+)
 
 
 def work(nest: LoopNest, schedule: Schedule, device: Device) -> Work:
     """Counted work of one launch."""
     mappings = map_groups(nest, schedule)
     counters = [
-        _Counter(nest, group, mapping, device)
+        _COUNTERS.get(group.kind, Counter)(nest, group, mapping, device)
         for group, mapping in zip(nest.groups, mappings, strict=True)
     ]
     for counter in counters:
@@ -67,6 +43,7 @@ def work(nest: LoopNest, schedule: Schedule, device: Device) -> Work:
         barriers_per_block=max((c.barriers for c in counters), default=0),
         shuffles_per_thread=max((c.shuffles for c in counters), default=0),
         bytes_in_flight_per_thread=max((c.in_flight() for c in counters), default=4),
+        compute_share=min((c.compute_share() for c in counters), default=1.0),
     )
 
 
@@ -79,7 +56,7 @@ def _total(parts: Iterable[Mapping[Pipe, float]]) -> dict[Pipe, float]:
 
 
 def _accesses(
-    nest: LoopNest, counters: list[_Counter], device: Device
+    nest: LoopNest, counters: list[Counter], device: Device
 ) -> tuple[Access, ...]:
     found: list[Access] = []
     for slot, tensor in enumerate(nest.tensors):
@@ -103,356 +80,3 @@ def _accesses(
             )
         )
     return tuple(found)
-
-
-@lru_cache(maxsize=4096)
-def _cost(expression: Expr, operand: DType) -> Mapping[Pipe, float]:
-    """Operations of one evaluation, on the pipes of the operand's dtype."""
-    pipes = _SINGLE if operand is DType.F32 else _WHOLE
-    if operand is DType.F64:
-        pipes = _DOUBLE
-    found: dict[Pipe, float] = {}
-    for pipe, count in operations(expression).items():
-        place = pipes.get(pipe, pipe)
-        found[place] = found.get(place, 0.0) + count
-    return MappingProxyType(found)
-
-
-class _Counter:
-    """Counts one group under one mapping."""
-
-    def __init__(
-        self, nest: LoopNest, group: Group, mapping: Layout, device: Device
-    ) -> None:
-        self.nest, self.group, self.mapping = nest, group, mapping
-        self.device = device
-        self.traffic: dict[int, _Traffic] = {}
-        self.operations: dict[Pipe, float] = {}
-        self.shared_bytes = self.barriers = self.shuffles = 0
-        self._subgroup = device.subgroup_threads
-
-    def run(self) -> None:
-        """Count everything but registers."""
-        for number, value in enumerate(self.group.values):
-            if not value.loops & self.group.walked_mask:
-                self._value(number, self._level_threads(value.loops))
-        for store in self.group.stores:
-            if store.per_row:
-                self._store(store, self._rows())
-        self._passes()
-
-    def _passes(self) -> None:
-        points = self._points()
-        for each in self.group.plan:
-            for number in self._computed(each):
-                is_inner = self.group.values[number].loops & self.group.inner_mask
-                self._value(number, points if is_inner else self._turns())
-            for store in each.stores:
-                self._store(store, points)
-            for reduction in each.reductions:
-                self._reduction(reduction, points)
-
-    # How often
-
-    def _points(self) -> float:
-        group = self.group
-        return float(group.outer_points * group.inner_points * group.serial_points)
-
-    def _turns(self) -> float:
-        """How often a walked value is computed that is one along the inner loops."""
-        group, mapping = self.group, self.mapping
-        if group.kind is Kind.ROW:
-            return float(group.outer_points * group.serial_points * mapping.lanes)
-        return self._points() / mapping.vector
-
-    def _rows(self) -> float:
-        group = self.group
-        inner = group.inner_points if group.kind is Kind.COLUMN else 1
-        return float(group.outer_points * inner)
-
-    def _level_threads(self, loops: int) -> float:
-        """Threads that compute a value once per row (POINTWISE: per chunk)."""
-        group, mapping = self.group, self.mapping
-        if group.kind is not Kind.COLUMN:
-            return float(group.outer_points * mapping.chunks * mapping.lanes)
-        threads = group.outer_points * group.inner_points * mapping.teams
-        return threads / (1 if loops & group.inner_mask else mapping.vector)
-
-    def _computed(self, each: Pass) -> tuple[int, ...]:
-        return each.fresh if self.mapping.is_persistent else each.values
-
-    # Operations
-
-    def _add(self, pipe: Pipe, count: float) -> None:
-        self.operations[pipe] = self.operations.get(pipe, 0.0) + count
-
-    def _value(self, number: int, times: float) -> None:
-        value = self.group.values[number]
-        what = value.what
-        if isinstance(what, Apply):
-            for pipe, count in _cost(what.expression, what.operand).items():
-                self._add(pipe, count * times)
-            if value.dtype is not what.operand:
-                self._add(Pipe.CONVERT, times)
-        elif isinstance(what, Load):
-            tensor = self.nest.tensors[what.tensor]
-            self._access(what.tensor, what.index, value.loops, times)
-            self._address(what.index, what.guards, times)
-            if tensor.dtype in _NARROW:
-                self._add(Pipe.CONVERT, times)
-        elif isinstance(what, Select):
-            self._add(Pipe.INTEGER, times * (1 + 2 * len(what.guards)))
-
-    def _store(self, store: Store, times: float) -> None:
-        group = self.group
-        loops = sum(
-            1 << atom
-            for atom, _ in store.index.terms
-            if group.atoms[atom].kind is AtomKind.LOOP
-        )
-        self._access(store.tensor, store.index, loops, times)
-        self._address(store.index, store.guards, times)
-        if self.nest.tensors[store.tensor].dtype in _NARROW:
-            self._add(Pipe.CONVERT, times)
-
-    def _address(self, index: Index, guards: Guards, times: float) -> None:
-        divisions = _divisions(self.group, index)
-        for guard in guards:
-            divisions += _divisions(self.group, guard.subject)
-        count = 1 + 2 * len(guards) + _DIVISION * divisions
-        self._add(Pipe.INTEGER, times * count / self._shared_by())
-
-    def _shared_by(self) -> int:
-        return self.mapping.vector
-
-    def _reduction(self, number: int, points: float) -> None:
-        reduction = self.group.reductions[number]
-        pipe = _pipe(reduction.dtype)
-        self._add(pipe, points)
-        mapping, rows = self.mapping, self._rows()
-        size = reduction.dtype.bytes
-        across = mapping.teams if self.group.kind is Kind.COLUMN else mapping.lanes
-        if across == 1:
-            return
-        steps = math.ceil(math.log2(across))
-        self._add(pipe, rows * across * steps)
-        if self.group.kind is Kind.COLUMN:
-            self.barriers += (2 + steps) * mapping.vector
-            self._share(size * mapping.lanes * mapping.teams)
-            return
-        width = min(across, self._subgroup)
-        self.shuffles += math.ceil(math.log2(width)) * mapping.repeat
-        if across > width:
-            self.barriers += 2 * mapping.repeat
-            self._share(size * mapping.teams * across // width)
-
-    def _share(self, size: int) -> None:
-        self.shared_bytes = max(self.shared_bytes, size)
-
-    # Memory
-
-    def _access(self, slot: int, index: Index, loops: int, times: float) -> None:
-        tensor = self.nest.tensors[slot]
-        width, sector = tensor.dtype.bytes, self.device.sector_bytes
-        elements = float(_elements(self.group, index, loops))
-        elements = min(elements, tensor.elements)
-        traffic = self.traffic.setdefault(slot, _Traffic())
-        traffic.elements += elements
-        sectors = _sectors(self.group, index, elements, width, sector)
-        requested = times / self._subgroup * self._asked(index, width)
-        traffic.sector_bytes += sectors
-        traffic.requested_bytes += requested
-        traffic.useful_bytes += min(requested, times * width)
-        traffic.block_bytes += sectors * self._block_share(loops)
-
-    def _block_share(self, loops: int) -> float:
-        """Share of an operand that one block of whole rows walks, pass after pass."""
-        if self.group.kind is not Kind.ROW:
-            return 0.0
-        rows = math.prod(
-            self.group.atoms[atom].extent
-            for atom in self.group.outer
-            if loops >> atom & 1
-        )
-        return min(1.0, self.mapping.teams * self.mapping.repeat / rows)
-
-    def _asked(self, index: Index, width: int) -> float:
-        """Sector bytes of one access by all threads of a sub-group."""
-        mapping, sector = self.mapping, self.device.sector_bytes
-        lanes = min(mapping.lanes, self._subgroup)
-        group = self.group
-        along = runs(group.atoms, index, group.inner)
-        reached = 0.0
-        if along:
-            # Points inside the last run share an element: those of several lanes, or
-            # those that one lane takes as a vector.
-            last = along[-1]
-            apart = min(float(abs(last.coefficient) * width), float(sector))
-            reached = lanes * apart / last.below
-        reached = max(reached, sector / mapping.vector)
-        return reached * self._neighbours(index, lanes, reached, width)
-
-    def _neighbours(
-        self, index: Index, lanes: int, reached: float, width: int
-    ) -> float:
-        """How many teams of a sub-group ask for sectors of their own."""
-        if lanes >= self._subgroup:
-            return 1.0
-        teams = self._subgroup / lanes
-        group = self.group
-        loops = group.serial if group.kind is Kind.COLUMN else group.outer
-        along = runs(group.atoms, index, loops)
-        if not along:
-            return 1.0
-        between = abs(along[-1].coefficient) * width
-        if between >= reached:
-            return teams
-        return max(1.0, teams * between / reached)
-
-    # Registers
-
-    def registers(self) -> int:
-        """Estimate of 32-bit registers per thread from live values.
-
-        The constants fit 220 generated kernels compiled by NVRTC 13.5 for sm_80: the
-        compiler orders loads better than the text does, so few live values matter
-        little; 80 % of the estimates lie between 0.7 and 1.5 times the truth.
-        """
-        wide = self.nest.index_bits // 32
-        pointers = 2 * min(len(self.traffic), 16)
-        peak = max((self._live(each) for each in self.group.plan), default=0)
-        live = max(peak // 4, peak - _FREE_REGISTERS)
-        return _BASE_REGISTERS + pointers + 2 * wide + live + self._kept()
-
-    def _live(self, each: Pass) -> int:
-        """Most registers alive at once within one walked point."""
-        values = self.group.values
-        order = self._computed(each)
-        last: dict[int, int] = {}
-        for place, number in enumerate(order):
-            for need in self.group.needs(number):
-                last[need] = place
-        for root in self._roots(each):
-            last[root] = len(order)
-        ends: dict[int, int] = {}
-        inside = set(order)
-        alive = sum(_size(values[n].dtype) for n in last if n not in inside)
-        peak = alive
-        for place, number in enumerate(order):
-            size = _size(values[number].dtype) * self._copies(number)
-            alive += size
-            peak = max(peak, alive)
-            end = last.get(number, place)
-            ends[end] = ends.get(end, 0) + size
-            alive -= ends.pop(place, 0)
-        return peak
-
-    def _roots(self, each: Pass) -> Iterator[int]:
-        for reduction in each.reductions:
-            yield self.group.reductions[reduction].source
-        for store in each.stores:
-            yield store.value
-
-    def _copies(self, number: int) -> int:
-        is_many = self.group.values[number].loops & self.group.inner_mask
-        return self.mapping.vector if is_many else 1
-
-    def _kept(self) -> int:
-        if not self.mapping.is_persistent:
-            return 0
-        most = 0
-        for each in self.group.plan:
-            sizes = sum(_size(self.group.values[n].dtype) for n in each.kept)
-            most = max(most, sizes)
-        values = self.group.serial_points * self.mapping.items * self.mapping.vector
-        return most * values
-
-    def in_flight(self) -> int:
-        """Bytes of independent loads that a thread has outstanding at once."""
-        mapping = self.mapping
-        best = 4
-        steps = mapping.unroll
-        if mapping.is_persistent or self.group.kind is Kind.POINTWISE:
-            steps = mapping.items
-        for each in self.group.plan:
-            size = 0
-            for number in self._computed(each):
-                what = self.group.values[number].what
-                if isinstance(what, Load):
-                    width = self.nest.tensors[what.tensor].dtype.bytes
-                    size += width * self._copies(number)
-            best = max(best, size * min(steps, _STEPS_IN_FLIGHT))
-        return best
-
-
-def _size(dtype: DType) -> int:
-    """32-bit registers that hold a value."""
-    return max(1, dtype.bytes // 4)
-
-
-def _pipe(dtype: DType) -> Pipe:
-    if dtype is DType.F64:
-        return Pipe.FMA64
-    return Pipe.FMA32 if dtype is DType.F32 else Pipe.INTEGER
-
-
-def _divisions(group: Group, index: Index) -> int:
-    """Divisions and remainders that finding an index takes, at most."""
-    count = 0
-    for loops in (group.inner, group.serial):
-        for run in runs(group.atoms, index, loops):
-            count += (run.below > 1) + (not run.is_first)
-    for number, _ in index.terms:
-        atom = group.atoms[number]
-        if atom.kind in (AtomKind.QUOTIENT, AtomKind.REMAINDER):
-            count += 1 + _divisions(group, atom.operand)
-    return count
-
-
-def _elements(group: Group, index: Index, loops: int) -> int:
-    """Distinct elements that an index reaches, were all its points different."""
-    seen = 0
-    count = 1
-    for number, _ in index.terms:
-        atom = group.atoms[number]
-        if atom.kind is AtomKind.LOOP:
-            seen |= 1 << number
-            count *= atom.extent
-        elif atom.kind is AtomKind.VALUE:
-            count *= _points_of(group, group.values[atom.value].loops & ~seen)
-            seen |= group.values[atom.value].loops
-        else:
-            count *= atom.extent
-    return min(count, _points_of(group, loops)) if loops else count
-
-
-def _points_of(group: Group, loops: int) -> int:
-    return math.prod(
-        atom.extent
-        for number, atom in enumerate(group.atoms)
-        if atom.kind is AtomKind.LOOP and loops >> number & 1
-    )
-
-
-def _sectors(
-    group: Group, index: Index, elements: float, width: int, sector: int
-) -> float:
-    """Bytes of the distinct sectors that an index touches."""
-    steps = sorted(
-        (abs(c), group.atoms[a].extent)
-        for a, c in index.terms
-        if group.atoms[a].kind is AtomKind.LOOP
-    )
-    if not steps:
-        return elements * sector if index.terms else float(sector)
-    if steps[0][0] > 1:
-        return elements * min(sector, steps[0][0] * width)
-    length = 1
-    for step, extent in steps:
-        if step != length:
-            break
-        length *= extent
-    pieces = elements / length
-    if pieces <= 1:
-        return math.ceil(elements * width / sector) * sector
-    return pieces * math.ceil(length * width / sector) * sector

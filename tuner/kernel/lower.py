@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from tuner.kernel.arrange import arranged, built, cut, make_group
 from tuner.kernel.body import NO_FRAME, Body, Frame
+from tuner.kernel.contraction import contraction
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.families import family_of
 from tuner.kernel.frames import Segment, Ties, choose
-from tuner.kernel.index import (
-    Guard,
-    Index,
-    Map,
-    Refine,
-    Space,
-    refined,
-    shifted,
-    strides_of,
-)
-from tuner.kernel.nest import Group, Kind, Load, LoopNest, Select, Store, Tensor
+from tuner.kernel.index import Map, Space, shifted, strides_of
+from tuner.kernel.nest import Group, Kind, LoopNest, Tensor
 from tuner.kernel.pieces import Box, Pieces, Splitter, covers
 from tuner.kernel.shapes import is_static, shape_of
 from tuner.kernel.views import Key
@@ -29,15 +22,7 @@ from tuner.plan import Family
 if TYPE_CHECKING:
     from tuner.ir.graph import Graph
 
-INNER_POINTS: Final = 32
-"""Fewest inner points for which the loops are cut in outer and inner."""
-THREAD_PER_ROW_ELEMENTS: Final = 32
-"""Rows up to this long are walked by one thread each."""
-ROW_RUN_POINTS: Final = 256
-"""Fewest points of a run inside a row for which a team takes run after run."""
-FEWEST_COLUMNS: Final = 16
-"""Fewer rows than this do not fill a vector of threads that own one each."""
-_REFINEMENTS: Final = 64
+_FAMILIES = (Family.POINTWISE, Family.REDUCTION, Family.CONTRACTION)
 
 
 def lower(graph: Graph) -> LoopNest:
@@ -50,7 +35,7 @@ def lower(graph: Graph) -> LoopNest:
         CannotLower: no family here can run the graph.
     """
     family = family_of(graph)
-    if family not in (Family.POINTWISE, Family.REDUCTION):
+    if family not in _FAMILIES:
         raise CannotLower(family.value, "runs in a library")
     if not is_static(graph):
         raise CannotLower("shapes", "symbolic dimensions", hint="bind them first")
@@ -68,6 +53,9 @@ def lower(graph: Graph) -> LoopNest:
             if box.extents != shape_of(graph, name)
         ]
         outputs = whole
+    elif family is Family.CONTRACTION and outputs:
+        groups.append(contraction(graph, slots, outputs))
+        outputs = []
     groups += [_pointwise(graph, slots, names) for names in _alike(graph, outputs)]
     return LoopNest(family=family, tensors=tensors, groups=tuple(groups))
 
@@ -85,20 +73,6 @@ def _tensors(graph: Graph) -> tuple[Tensor, ...]:
         )
         for name, is_output in names
     )
-
-
-_Build = Callable[[Space], Body]
-
-
-def _built(extents: Sequence[int], build: _Build) -> Body:
-    """Build a body, splitting loops until views are plain sums."""
-    factors: dict[int, tuple[int, ...]] = {}
-    for _ in range(_REFINEMENTS):
-        try:
-            return build(Space(extents, factors))
-        except Refine as request:
-            factors = refined(factors, extents, request)
-    raise CannotLower("views", "too many different splits of the same axes")
 
 
 # Pointwise
@@ -138,7 +112,7 @@ def _pointwise(graph: Graph, slots: Mapping[str, int], names: Sequence[str]) -> 
             body.store(name, Key(name, place, ()), place, ())
         return body
 
-    return _flat(_built(extents, build))
+    return _flat(built(extents, build))
 
 
 def _box(graph: Graph, slots: Mapping[str, int], name: str, box: Box) -> Group:
@@ -150,56 +124,12 @@ def _box(graph: Graph, slots: Mapping[str, int], name: str, box: Box) -> Group:
         body.store(name, Key(name, place, ()), place, ())
         return body
 
-    return _flat(_built(box.extents, build))
+    return _flat(built(box.extents, build))
 
 
 def _flat(body: Body) -> Group:
-    outer, inner = _cut(body, tuple(range(body.space.loops)))
-    return _group(body, Kind.POINTWISE, outer, inner, ())
-
-
-def _indices(body: Body) -> Iterable[Index]:
-    """Every index that the group computes."""
-    guards: list[Guard] = []
-    for value in body.values:
-        what = value.what
-        if isinstance(what, Load):
-            yield what.index
-            guards += what.guards
-        elif isinstance(what, Select):
-            guards += what.guards
-    for store in body.stores:
-        yield store.index
-        guards += store.guards
-    for guard in guards:
-        yield guard.subject
-    for atom in body.space.atoms[body.space.loops :]:
-        yield atom.operand
-
-
-def _breaks(body: Body, loops: Sequence[int]) -> list[int]:
-    """Places in a list of loops over which some index is not one run."""
-    atoms = body.space.atoms
-    found: set[int] = set()
-    for index in set(_indices(body)):
-        coefficients = dict(index.terms)
-        for place in range(1, len(loops)):
-            inner = loops[place]
-            run = coefficients.get(inner, 0) * atoms[inner].extent
-            if coefficients.get(loops[place - 1], 0) != run:
-                found.add(place)
-    return sorted(found)
-
-
-def _cut(
-    body: Body, loops: tuple[int, ...], fewest: int = INNER_POINTS
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Cut loops in outer and inner, so that inner ones are single runs if long."""
-    atoms = body.space.atoms
-    for place in reversed(_breaks(body, loops)):
-        if math.prod(atoms[loop].extent for loop in loops[place:]) >= fewest:
-            return loops[:place], loops[place:]
-    return (), loops
+    outer, inner = cut(body, tuple(range(body.space.loops)))
+    return make_group(body, Kind.POINTWISE, outer, inner, ())
 
 
 # Reductions
@@ -233,8 +163,8 @@ def _reduction(
             left.extend((name, box) for box in pieces.boxes)
         return body
 
-    body = _built([s.extent for s in segments], build)
-    return _arranged(body), list(left)
+    body = built([s.extent for s in segments], build)
+    return arranged(body), list(left)
 
 
 def _is_reached(body: Body, name: str, pieces: Pieces) -> bool:
@@ -267,68 +197,3 @@ def _whole_rows(body: Body, place: Map) -> bool:
     rows = {loop for loop in loops if not reduced >> loop & 1}
     positions = {loop for loop in loops if reduced >> loop & 1}
     return rows <= used and (positions <= used or not positions & used)
-
-
-def _arranged(body: Body) -> Group:
-    """Choose how threads lie over rows and positions."""
-    loops = range(body.space.loops)
-    reduced = tuple(loop for loop in loops if body.frame.reduced >> loop & 1)
-    kept = tuple(loop for loop in loops if loop not in reduced)
-    if not _by_columns(body, kept, reduced):
-        serial, inner = _cut(body, reduced, ROW_RUN_POINTS)
-        return _group(body, Kind.ROW, kept, inner, serial)
-    outer, inner = _cut(body, kept)
-    return _group(body, Kind.COLUMN, outer, inner, reduced)
-
-
-def _by_columns(body: Body, kept: Sequence[int], reduced: Sequence[int]) -> bool:
-    if not kept or not reduced:
-        return not reduced
-    atoms = body.space.atoms
-    rows = math.prod(atoms[loop].extent for loop in kept)
-    length = math.prod(atoms[loop].extent for loop in reduced)
-    if length <= THREAD_PER_ROW_ELEMENTS and rows > length:
-        return True
-    if rows < FEWEST_COLUMNS:
-        return False
-    score = 0
-    for value in body.values:
-        if isinstance(value.what, Load) and value.loops & body.frame.reduced:
-            coefficients = dict(value.what.index.terms)
-            weight = math.prod(
-                atoms[loop].extent for loop in loops_of(value.loops, len(atoms))
-            )
-            if coefficients.get(kept[-1]) == 1:
-                score += weight
-            if coefficients.get(reduced[-1]) == 1:
-                score -= weight
-    return score > 0
-
-
-def loops_of(mask: int, count: int) -> list[int]:
-    """The loops of a bit mask."""
-    return [loop for loop in range(count) if mask >> loop & 1]
-
-
-def _group(
-    body: Body,
-    kind: Kind,
-    outer: tuple[int, ...],
-    inner: tuple[int, ...],
-    serial: tuple[int, ...],
-) -> Group:
-    return Group(
-        kind=kind,
-        atoms=tuple(body.space.atoms),
-        outer=outer,
-        inner=inner,
-        serial=serial,
-        values=tuple(body.values),
-        reductions=tuple(body.reductions),
-        stores=_staged(body),
-    )
-
-
-def _staged(body: Body) -> tuple[Store, ...]:
-    """Stores in order of their pass."""
-    return tuple(sorted(body.stores, key=lambda store: (store.stage, store.tensor)))

@@ -22,7 +22,9 @@ class Mapping:
 
     A block is `lanes x teams` threads. Lanes are neighbours along the inner loops.
     Teams are neighbours along the outer loops, or share out the serial loops of a
-    COLUMN group between them.
+    COLUMN group between them. A TILE block makes `height x tile` points of the result:
+    lanes are neighbours along the inner loops, and a team owns `repeat` neighbouring
+    rows.
 
     Attributes:
         vector: neighbouring inner points that a thread takes at once.
@@ -34,6 +36,7 @@ class Mapping:
         first_block: where the group's blocks begin in the grid.
         is_persistent: whether values are kept between passes.
         unroll: factor for the loop over serial points or row steps.
+        depth: of a TILE, serial points that are staged at once.
     """
 
     lanes: int
@@ -46,6 +49,12 @@ class Mapping:
     first_block: int
     is_persistent: bool
     unroll: int
+    depth: int = 1
+
+    @property
+    def height(self) -> int:
+        """Rows of a TILE's block."""
+        return self.teams * self.repeat
 
     @property
     def tile(self) -> int:
@@ -143,12 +152,32 @@ def _map_column(group: Group, knobs: Knobs, lanes: int, first: int) -> Mapping:
     )
 
 
+def _map_tile(group: Group, knobs: Knobs, lanes: int, first: int) -> Mapping:
+    teams = knobs["threads"] // lanes
+    chunks = divided(group.inner_points, lanes * knobs["columns"])
+    bands = divided(group.row_points, teams * knobs["rows"])
+    return Mapping(
+        lanes=lanes,
+        teams=teams,
+        vector=1,
+        items=knobs["columns"],
+        repeat=knobs["rows"],
+        chunks=chunks,
+        blocks=chunks * bands * group.outer_points,
+        first_block=first,
+        is_persistent=False,
+        unroll=1,
+        depth=knobs["depth"],
+    )
+
+
 _RULES: Final[Table[Kind, Callable[[Group, Knobs, int, int], Mapping]]] = (
     MappingProxyType(
         {
             Kind.POINTWISE: _map_pointwise,
             Kind.ROW: _map_row,
             Kind.COLUMN: _map_column,
+            Kind.TILE: _map_tile,
         }
     )
 )

@@ -7,6 +7,10 @@ and for each of them over its ``serial`` points:
 * ROW: the serial and inner loops are reduced. A team of threads walks along the
   inner ones together, for one serial point after the other.
 * COLUMN: the serial loops are reduced. A thread owns a point of the inner loops.
+* TILE: the serial loops are reduced. The result has ``rows x inner`` points for each
+  outer point; the reduced value is a product of one operand that does not change
+  along the inner loops and one that does not change along the rows, so a block of
+  threads stages tiles of both on chip.
 
 A group is a list of scalar values in order of computation, and of stores. Passes:
 the reductions of stage ``p`` are filled in pass ``p`` over the reduced loops; what
@@ -133,6 +137,7 @@ class Kind(StrEnum):
     POINTWISE = "pointwise"
     ROW = "row"
     COLUMN = "column"
+    TILE = "tile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +157,7 @@ class Group:
     Attributes:
         atoms: loops first (the numbers in outer, inner, serial), then derived atoms.
         outer, inner, serial: loop numbers, slowest first.
+        rows: of a TILE group, likewise; the others have none.
         values: in order of computation.
     """
 
@@ -163,6 +169,7 @@ class Group:
     values: tuple[Value, ...]
     reductions: tuple[Reduction, ...]
     stores: tuple[Store, ...]
+    rows: tuple[int, ...] = ()
 
     def extent(self, loops: tuple[int, ...]) -> int:
         """Number of points of some loops together."""
@@ -182,6 +189,11 @@ class Group:
     def serial_points(self) -> int:
         """Points of the serial loops."""
         return self.extent(self.serial)
+
+    @cached_property
+    def row_points(self) -> int:
+        """Points of the rows."""
+        return self.extent(self.rows)
 
     @cached_property
     def inner_mask(self) -> int:
@@ -297,7 +309,7 @@ class LoopNest:
     def index_bits(self) -> int:
         """32 where every position fits a signed 32-bit number, else 64."""
         points = [
-            g.outer_points * g.inner_points * max(g.serial_points, 1)
+            g.outer_points * g.row_points * g.inner_points * max(g.serial_points, 1)
             for g in self.groups
         ]
         largest = max([t.elements for t in self.tensors] + points, default=0)

@@ -4,7 +4,8 @@ Knobs of all kernels: ``threads`` of a block, ``vector`` (neighbours that a thre
 takes at once), ``repeat`` (outer points that a team takes in turn). POINTWISE has
 ``items`` (steps along the inner loops). Reductions have ``lanes``; ROW kernels
 ``persistent`` (0 or 1: values are kept between passes) and ``unroll``; COLUMN
-kernels ``unroll``.
+kernels ``unroll``. TILE kernels have ``lanes``, ``rows`` and ``columns`` of a thread
+(``repeat`` of the others) and the ``depth`` of a staged tile.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tuner.kernel.index import runs
 from tuner.kernel.mapping import Mapping, divided, map_groups, power_above
 from tuner.kernel.nest import Group, Kind, Load, LoopNest
+from tuner.kernel.tiles import default_tile, is_legal_tile, tile_candidates
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:
     """Whether a device can run a schedule, and the text stays of bearable size."""
     if schedule["threads"] > device.max_block_threads:
         return False
+    if nest.groups and nest.groups[0].kind is Kind.TILE:
+        (mapping,) = map_groups(nest, schedule)
+        return is_legal_tile(nest.groups[0], mapping, device)
     return all(
         not mapping.is_persistent
         or _can_keep(group, _values_kept(group, mapping), device, schedule["threads"])
@@ -69,6 +74,8 @@ def default(nest: LoopNest, device: Device) -> Schedule:
     kind = nest.groups[0].kind if nest.groups else Kind.POINTWISE
     if kind is Kind.ROW:
         return _default_row(nest, device)
+    if kind is Kind.TILE:
+        return default_tile(nest.groups[0], device)
     if kind is Kind.COLUMN:
         return _default_column(nest, device)
     return _default_pointwise(nest, device)
@@ -80,6 +87,8 @@ def _candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
         yield from _row_candidates(nest, device)
     elif kind is Kind.COLUMN:
         yield from _column_candidates(nest, device)
+    elif kind is Kind.TILE:
+        yield from tile_candidates(device)
     else:
         yield from _pointwise_candidates(nest, device)
 

@@ -40,8 +40,9 @@ class GroupText:
     """Writes one group of a kernel.
 
     The names in the text: ``block`` of the grid, ``lane`` and ``team`` of the thread,
-    ``q``, ``p``, ``r`` for positions in the outer, inner and serial loops, ``v3`` for
-    value 3, ``a0`` for the partial result of reduction 0, ``k3`` for kept values.
+    ``q``, ``i``, ``p``, ``r`` for positions in the outer loops, the rows, the inner and
+    the serial loops, ``v3`` for value 3, ``a0`` for the partial result of reduction 0,
+    ``k3`` for kept values.
     """
 
     def __init__(
@@ -533,6 +534,7 @@ class GroupText:
         inner = f"(p + {copy})" if copy else "p"
         for loops, name in (
             (group.outer, "q"),
+            (group.rows, "i"),
             (group.serial, "r"),
             (group.inner, inner),
         ):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuner.kernel.mapping import blocks_of, map_groups
+from tuner.kernel.nest import Kind
 from tuner.kernel.render.group import GroupText
 from tuner.kernel.render.lines import Lines
 from tuner.kernel.render.scalar import helpers_in
+from tuner.kernel.render.tile import TileText
 from tuner.plan import Argument, Schedule, Source
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
     collectives: dict[str, str] = {}
     attribute = False
     for number, (group, mapping) in enumerate(zip(nest.groups, mappings, strict=True)):
-        text = GroupText(nest, group, mapping, dialect, names, lines)
+        writer = TileText if group.kind is Kind.TILE else GroupText
+        text = writer(nest, group, mapping, dialect, names, lines)
         if len(nest.groups) > 1:
             last = number == len(nest.groups) - 1
             end = mapping.first_block + mapping.blocks

@@ -1,0 +1,175 @@
+"""Text of a TILE group: staged tiles, partial sums in registers, the epilogue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tuner.kernel.nest import Group, LoopNest
+from tuner.kernel.render.group import GroupText
+from tuner.kernel.tiles import PADDING, Operand, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuner.kernel.mapping import Mapping
+    from tuner.kernel.render.dialect import Dialect
+    from tuner.kernel.render.lines import Lines
+
+_UNROLLED_LOADS: Final = 16
+"""Elements of a tile that a thread may read in one straight run."""
+
+
+class TileText(GroupText):
+    """Writes a TILE group.
+
+    Beside the names of the other groups: ``t`` for the thread, ``left`` and ``right``
+    for the staged tiles, ``row0`` and ``column0`` for the block's first point,
+    ``base`` for its first term, ``y`` and ``x`` for a thread's rows and columns, ``z``
+    for a term, ``sums`` for its partial results.
+    """
+
+    def __init__(
+        self,
+        nest: LoopNest,
+        group: Group,
+        mapping: Mapping,
+        dialect: Dialect,
+        names: Sequence[str],
+        lines: Lines,
+    ) -> None:
+        super().__init__(nest, group, replace(mapping, items=1), dialect, names, lines)
+        self.block = mapping
+        self.parts = parts_of(group)
+        self.held = dialect.held[group.reductions[0].dtype]
+
+    def write(self) -> None:
+        """Write the whole group."""
+        self._place()
+        self._values(self.parts.block)
+        self.lines.add(
+            f"{self.held} sums[{self.block.repeat}][{self.block.items}] = {{{{0}}}};"
+        )
+        self._shared("left", self.block.height)
+        self._shared("right", self.block.tile)
+        terms, depth = self.group.serial_points, self.block.depth
+        kind = self.index_type
+        self.lines.open(f"for ({kind} base = 0; base < {terms}; base += {depth})")
+        self._stage(self.parts.left, "left")
+        self._stage(self.parts.right, "right")
+        self.lines.add(self.dialect.barrier)
+        self._multiply()
+        self.lines.add(self.dialect.barrier)
+        self.lines.close()
+        self._epilogue()
+
+    def _place(self) -> None:
+        block, group = self.block, self.group
+        bands = -(-group.row_points // block.height)
+        start = block.first_block
+        self._declare("part", f"block - {start}" if start else "block")
+        column, row, outer = (
+            f"part % {block.chunks} * {block.tile}",
+            f"part / {block.chunks} % {bands} * {block.height}",
+            f"part / {block.chunks * bands}",
+        )
+        self._declare("column0", column)
+        self._declare("row0", row)
+        self._declare("q", outer)
+        self.lines.add(f"const int t = team * {block.lanes} + lane;")
+
+    def _shared(self, name: str, extent: int) -> None:
+        size = self.block.depth * (extent + PADDING)
+        self.collectives.shared[f"{self.held} {name}[*]"] = size
+
+    def _stage(self, operand: Operand, name: str) -> None:
+        """All threads compute one factor's values for a tile."""
+        is_left = name == "left"
+        extent = self.block.height if is_left else self.block.tile
+        self._walk_tile(operand, extent)
+        axis, first = ("i", "row0") if is_left else ("p", "column0")
+        self._declare(axis, f"{first} + e")
+        self._declare("r", "base + z")
+        points = self.group.row_points if is_left else self.group.inner_points
+        place = f"{name}[z * {extent + PADDING} + e]"
+        self._staged(operand, place, self._tests(axis, points % extent, points))
+        self.lines.close()
+
+    def _walk_tile(self, operand: Operand, extent: int) -> None:
+        """Neighbouring threads take neighbours in memory."""
+        depth, threads = self.block.depth, self.block.lanes * self.block.teams
+        count = extent * depth
+        if 1 < count // threads <= _UNROLLED_LOADS:
+            self.lines.add(self.dialect.unroll.format(n=count // threads))
+        self.lines.open(f"for (int s = t; s < {count}; s += {threads})")
+        fast, slow = ("z", "e") if operand.along_terms else ("e", "z")
+        period = depth if operand.along_terms else extent
+        self.lines.add(f"const int {fast} = s % {period};")
+        self.lines.add(f"const int {slow} = s / {period};")
+
+    def _tests(self, axis: str, tail: int, points: int) -> list[str]:
+        """Conditions under which an element of a tile exists."""
+        tests = [f"{axis} < {points}"] if tail else []
+        if self.group.serial_points % self.block.depth:
+            tests.append(f"r < {self.group.serial_points}")
+        return tests
+
+    def _staged(self, operand: Operand, place: str, tests: Sequence[str]) -> None:
+        value = self._operand(operand.value, 0)
+        if not tests:
+            self._values(operand.staged)
+            self.lines.add(f"{place} = {value};")
+            return
+        self.lines.add(f"{self.held} staged = 0;")
+        self.lines.open(f"if ({' && '.join(tests)})")
+        self._values(operand.staged)
+        self.lines.add(f"staged = {value};")
+        self.lines.close()
+        self.lines.add(f"{place} = staged;")
+
+    def _multiply(self) -> None:
+        block = self.block
+        self._loop_over("z", block.depth, limit=16)
+        self.lines.add(f"{self.held} above[{block.repeat}], beside[{block.items}];")
+        self._loop_over("y", block.repeat)
+        stride = block.height + PADDING
+        place = f"z * {stride} + team * {block.repeat} + y"
+        self.lines.add(f"above[y] = left[{place}];")
+        self.lines.close()
+        self._loop_over("x", block.items)
+        stride = block.tile + PADDING
+        place = f"z * {stride} + x * {block.lanes} + lane"
+        self.lines.add(f"beside[x] = right[{place}];")
+        self.lines.close()
+        self._loop_over("y", block.repeat)
+        self._loop_over("x", block.items)
+        self.lines.add("sums[y][x] += above[y] * beside[x];")
+        for _ in range(3):
+            self.lines.close()
+
+    def _loop_over(self, name: str, count: int, limit: int = 64) -> None:
+        if count > 1:
+            self.lines.add(self.dialect.unroll.format(n=min(count, limit)))
+        self.lines.open(f"for (int {name} = 0; {name} < {count}; {name}++)")
+
+    def _epilogue(self) -> None:
+        block, group = self.block, self.group
+        self._loop_over("y", block.repeat)
+        self._declare("i", f"row0 + team * {block.repeat} + y")
+        row_tail = group.row_points % block.height != 0
+        if row_tail:
+            self.lines.open(f"if (i < {group.row_points})")
+        self._values(self.parts.row)
+        self._loop_over("x", block.items)
+        self._declare("p", f"column0 + x * {block.lanes} + lane")
+        tail = group.inner_points % block.tile != 0
+        if tail:
+            self.lines.open(f"if (p < {group.inner_points})")
+        self._values(self.parts.point)
+        self._stores(group.stores, "")
+        for _ in range(2 + row_tail + tail):
+            self.lines.close()
+
+    def _partial(self, reduction: int, copy: int) -> str:
+        del reduction, copy
+        return "sums[y][x]"

@@ -1,0 +1,131 @@
+"""What a TILE group does, counted."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from tuner.kernel.counter import FEW_REGISTERS, Counter, pipe_of, size_of
+from tuner.kernel.index import Index, runs
+from tuner.kernel.mapping import divided
+from tuner.kernel.nest import Load
+from tuner.kernel.tiles import Operand, parts_of, register_share, staged_bytes
+
+if TYPE_CHECKING:
+    from cost_model.device import Device
+    from tuner.kernel.mapping import Mapping
+    from tuner.kernel.nest import Group, LoopNest
+
+_BASE_REGISTERS: Final = 38
+_CPU_SHARE: Final = 0.25
+"""Of the arithmetic rate of a CPU: its compiler keeps no sums in vector registers
+across the barriers of a tile."""
+
+
+class TileCounter(Counter):
+    """Counts one TILE group under one mapping."""
+
+    def __init__(
+        self, nest: LoopNest, group: Group, mapping: Mapping, device: Device
+    ) -> None:
+        super().__init__(nest, group, mapping, device)
+        self.parts = parts_of(group)
+        self._chunks = divided(group.inner_points, mapping.tile)
+        self._bands = divided(group.row_points, mapping.height)
+        self._steps = divided(group.serial_points, mapping.depth)
+        self._walk: tuple[tuple[int, ...], int] = (group.inner, mapping.lanes)
+        self._share_of_block = 0.0
+
+    def run(self) -> None:
+        """Count everything but registers."""
+        group, mapping = self.group, self.mapping
+        threads = mapping.blocks * mapping.lanes * mapping.teams
+        for number in self.parts.block:
+            self._value(number, float(threads))
+        terms = group.outer_points * group.serial_points
+        left, right = self.parts.left, self.parts.right
+        of_left = float(terms * group.row_points * self._chunks)
+        self._staged(left, mapping.height, group.row_points, of_left)
+        of_right = float(terms * group.inner_points * self._bands)
+        self._staged(right, mapping.tile, group.inner_points, of_right)
+        points = group.outer_points * group.row_points * group.inner_points
+        self._add(
+            pipe_of(group.reductions[0].dtype), float(points) * group.serial_points
+        )
+        self._epilogue(points)
+        self.barriers = 2 * self._steps
+        self.shared_bytes = staged_bytes(group, mapping)
+
+    def _staged(self, operand: Operand, extent: int, points: int, times: float) -> None:
+        """Reads of one factor: threads are neighbours along its axis, or the terms."""
+        self._walk = (operand.axis, extent)
+        if operand.along_terms:
+            self._walk = (self.group.serial, self.mapping.depth)
+        self._share_of_block = min(1.0, extent / points) / self.group.outer_points
+        for number in operand.staged:
+            self._value(number, times)
+        self._share_of_block = 0.0
+
+    def _epilogue(self, points: int) -> None:
+        self._walk = (self.group.inner, self.mapping.lanes)
+        rows = self.group.outer_points * self.group.row_points
+        for number in self.parts.row:
+            self._value(number, float(rows * self._chunks * self.mapping.lanes))
+        for number in self.parts.point:
+            self._value(number, float(points))
+        for store in self.group.stores:
+            self._store(store, float(points))
+
+    def _block_share(self, loops: int) -> float:
+        del loops
+        return self._share_of_block
+
+    def _shared_by(self) -> int:
+        """What of an address belongs to the axis is the same for all staged terms."""
+        return 2 if self._share_of_block else 1
+
+    def _asked(self, index: Index, width: int) -> float:
+        """Sector bytes of one access by all threads of a sub-group."""
+        sector, (loops, extent) = self.device.sector_bytes, self._walk
+        neighbours = min(extent, self._subgroup)
+        along = runs(self.group.atoms, index, loops)
+        reached = 0.0
+        if along:
+            apart = min(abs(along[-1].coefficient) * width, sector)
+            reached = neighbours * apart / along[-1].below
+        return max(reached, float(sector)) * self._subgroup / neighbours
+
+    def registers(self) -> int:
+        """Partial sums, one row and column of factors, and what reads need.
+
+        The base fits kernels compiled by NVRTC 13.5 for sm_80 and sm_90.
+        """
+        mapping = self.mapping
+        each = size_of(self.group.reductions[0].dtype)
+        sums = mapping.repeat * mapping.items
+        held = each * (sums + mapping.repeat + mapping.items)
+        wide = 8 * (self.nest.index_bits // 32 - 1)
+        pointers = 2 * min(len(self.traffic), FEW_REGISTERS)
+        return _BASE_REGISTERS + held + wide + pointers
+
+    def compute_share(self) -> float:
+        """Padding of the last tiles, and reads of the tiles between the products."""
+        group, mapping = self.group, self.mapping
+        padded = self._bands * mapping.height * self._chunks * mapping.tile
+        padded *= self._steps * mapping.depth
+        points = group.row_points * group.inner_points * group.serial_points
+        share = points / max(padded, 1) * register_share(mapping.repeat, mapping.items)
+        return share * _CPU_SHARE if self.device.kind == "cpu" else share
+
+    def in_flight(self) -> int:
+        """Bytes of the elements that a thread stages at once."""
+        mapping, threads = self.mapping, self.mapping.lanes * self.mapping.teams
+        size = 0
+        sides = ((self.parts.left, mapping.height), (self.parts.right, mapping.tile))
+        for operand, extent in sides:
+            each = math.ceil(extent * mapping.depth / threads)
+            for number in operand.staged:
+                what = self.group.values[number].what
+                if isinstance(what, Load):
+                    size += self.nest.tensors[what.tensor].dtype.bytes * each
+        return max(size, 4)

@@ -1,0 +1,199 @@
+"""TILE groups: which values belong to which operand, and good sizes of tiles."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuner.ir.types import DType
+from tuner.kernel.mapping import divided
+from tuner.kernel.nest import Apply, Group, Load
+from tuner.plan import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cost_model.device import Device
+    from tuner.kernel.mapping import Mapping
+
+PADDING: Final = 4
+"""Elements between the rows of a staged tile: stores along the terms then meet
+different banks, and rows still begin at a multiple of 16 bytes."""
+STATIC_SHARED_BYTES: Final = 48 * 1024
+"""On-chip memory that a kernel may declare (CUDA C++ Programming Guide, 16.8)."""
+MOST_SUMS: Final = 64
+"""Most 32-bit registers for partial sums of one thread."""
+_BLOCKS_PER_WAVE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One factor of the summed product.
+
+    Attributes:
+        value: its number.
+        staged: values that change with its tile, in order of computation.
+        axis: loops beside the serial ones that it runs along: rows, or inner.
+        along_terms: whether neighbouring threads take neighbouring terms.
+    """
+
+    value: int
+    staged: tuple[int, ...]
+    axis: tuple[int, ...]
+    along_terms: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The values of a TILE group, by where they are computed.
+
+    Attributes:
+        block: once in a block.
+        left, right: the factors of the product.
+        row: once in a row of the result.
+        point: at each point of the result.
+    """
+
+    block: tuple[int, ...]
+    left: Operand
+    right: Operand
+    row: tuple[int, ...]
+    point: tuple[int, ...]
+
+
+def parts_of(group: Group) -> Parts:
+    """Sort the values of a TILE group."""
+    (reduction,) = group.reductions
+    product = group.values[reduction.source].what
+    assert isinstance(product, Apply)
+    left, right = product.args
+    rows, inner, serial = map(_mask, (group.rows, group.inner, group.serial))
+    walked = rows | inner | serial
+    roots: list[int] = []
+    for store in group.stores:
+        roots.append(store.value)
+        roots += group.index_needs(store.index, store.guards)
+    behind = _closure(group, roots, walked)
+    return Parts(
+        block=tuple(
+            number
+            for number, value in enumerate(group.values)
+            if not value.loops & walked
+        ),
+        left=_operand(group, left, group.rows, walked),
+        right=_operand(group, right, group.inner, walked),
+        row=tuple(n for n in behind if not group.values[n].loops & inner),
+        point=tuple(n for n in behind if group.values[n].loops & inner),
+    )
+
+
+def _mask(loops: tuple[int, ...]) -> int:
+    return sum(1 << loop for loop in loops)
+
+
+def _closure(group: Group, roots: Iterable[int], walked: int) -> tuple[int, ...]:
+    found: set[int] = set()
+    stack = list(roots)
+    while stack:
+        number = stack.pop()
+        if number not in found and group.values[number].loops & walked:
+            found.add(number)
+            stack.extend(group.needs(number))
+    return tuple(sorted(found))
+
+
+def _operand(group: Group, value: int, axis: tuple[int, ...], walked: int) -> Operand:
+    staged = _closure(group, (value,), walked)
+    return Operand(value, staged, axis, _along_terms(group, staged, axis))
+
+
+def _along_terms(group: Group, staged: tuple[int, ...], axis: tuple[int, ...]) -> bool:
+    """Whether loads are neighbours along the terms, and not along the other axis."""
+    score = 0
+    for number in staged:
+        what = group.values[number].what
+        if isinstance(what, Load):
+            steps = dict(what.index.terms)
+            score += bool(group.serial) and steps.get(group.serial[-1]) == 1
+            score -= bool(axis) and steps.get(axis[-1]) == 1
+    return score > 0
+
+
+def staged_bytes(group: Group, mapping: Mapping) -> int:
+    """On-chip memory of both tiles of a block."""
+    width = held_bytes(group)
+    return width * mapping.depth * (mapping.height + mapping.tile + 2 * PADDING)
+
+
+def held_bytes(group: Group) -> int:
+    """Bytes of a factor as it is staged."""
+    return group.reductions[0].dtype.bytes
+
+
+def is_legal_tile(group: Group, mapping: Mapping, device: Device) -> bool:
+    """Whether a device can hold a block's tiles and a thread's partial sums."""
+    room = min(STATIC_SHARED_BYTES, device.max_shared_bytes_per_block)
+    sums = mapping.items * mapping.repeat * (held_bytes(group) // 4)
+    return staged_bytes(group, mapping) <= room and sums <= MOST_SUMS
+
+
+# threads, lanes, rows, columns, depth
+_Shape = tuple[int, int, int, int, int]
+_GPU_SHAPES: Final[tuple[_Shape, ...]] = (
+    (256, 16, 8, 8, 8),
+    (256, 16, 8, 4, 16),
+    (256, 16, 4, 4, 16),
+    (128, 16, 4, 4, 16),
+    (128, 16, 4, 2, 16),
+    (128, 16, 2, 2, 32),
+    (64, 16, 2, 2, 32),
+)
+_CPU_SHAPE: Final[_Shape] = (64, 16, 4, 2, 32)
+
+
+def default_tile(group: Group, device: Device) -> Schedule:
+    """A schedule that is good without tuning: the one with least padded work."""
+    shapes = (_CPU_SHAPE,) if device.kind == "cpu" else _GPU_SHAPES
+    wide = held_bytes(group) // 4
+    legal = [s for s in shapes if s[2] * s[3] * wide <= MOST_SUMS]
+    return _schedule(min(legal, key=lambda shape: _cost(group, shape, device)))
+
+
+def _schedule(shape: _Shape) -> Schedule:
+    threads, lanes, rows, columns, depth = shape
+    return Schedule.of(
+        threads=threads, lanes=lanes, rows=rows, columns=columns, depth=depth
+    )
+
+
+def _cost(group: Group, shape: _Shape, device: Device) -> float:
+    """Arithmetic of the multiprocessor with most blocks, in units of one thread."""
+    threads, lanes, rows, columns, _ = shape
+    bands = divided(group.row_points, threads // lanes * rows)
+    chunks = divided(group.inner_points, lanes * columns)
+    most = divided(bands * chunks * group.outer_points, device.multiprocessors)
+    fed = min(1.0, most * threads / device.saturation_threads_per_multiprocessor)
+    return most * threads * rows * columns / (fed * register_share(rows, columns))
+
+
+def register_share(rows: int, columns: int) -> float:
+    """Share of a thread's instructions that are products, not reads of the tiles."""
+    return rows * columns / (rows * columns + rows + columns)
+
+
+def tile_candidates(device: Device) -> Iterator[Schedule]:
+    """Sizes worth trying."""
+    if device.kind == "cpu":
+        grid = itertools.product((32, 64, 256), (16,), (2, 4, 8), (1, 2, 4), (16, 64))
+    else:
+        grid = itertools.product(
+            (64, 128, 256), (8, 16, 32), (2, 4, 8), (2, 4, 8), (8, 16, 32)
+        )
+    for shape in grid:
+        yield _schedule(shape)
+
+
+def accumulated(group: Group) -> DType:
+    """The dtype of the sums."""
+    return group.reductions[0].dtype
