@@ -24,13 +24,45 @@ EXHAUSTIVE_UNITS: Final = 10
 ONE_ZONE_UNITS: Final = 40
 """Up to so many units the graph is one zone. Above, it is cut where no two units that
 share a tensor can be in one kernel, even if three together could."""
-MAX_REPEATED: Final = 1
-"""In graphs of more units than that, most units that a kernel computes again although
-others need them before it can run."""
-MAX_SETS: Final = 60_000
-"""Sets of nodes looked at before the enumeration gives up being complete."""
-MAX_OPTIONAL: Final = 4
-"""Up to so many optional outputs every subset is a candidate."""
+MAX_SETS: Final = 30_000
+"""Sets of nodes looked at before an enumeration gives up being complete."""
+BUDGET: Final = 4_000
+"""Candidates of one zone above which the next, narrower rule is taken."""
+LAST_BUDGET: Final = 12_000
+"""Candidates of one zone at which the enumeration gives up being complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breadth:
+    """How wide the space of one zone is.
+
+    Attributes:
+        repeated: most units that a kernel computes again although others need them
+            before it can run; None is no limit.
+        optional: up to so many possible outputs every choice of outputs is tried;
+            above, all of them, all but one, and one.
+    """
+
+    repeated: int | None
+    optional: int
+
+    @property
+    def words(self) -> str:
+        """The rule in one line."""
+        most = "any number of" if self.repeated is None else str(self.repeated)
+        return (
+            f"of what other kernels need first, {most} units are computed again; "
+            f"every choice of up to {self.optional} outputs"
+        )
+
+
+BREADTHS: Final = (
+    Breadth(repeated=None, optional=4),
+    Breadth(repeated=1, optional=4),
+    Breadth(repeated=1, optional=2),
+    Breadth(repeated=0, optional=1),
+)
+"""Tried in this order; large graphs start with the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +98,12 @@ class Space:
         self.view: View = rules.view
         self._out_of_time = out_of_time
         self._complete = True
+        self._used: set[Breadth] = set()
         self._moved: dict[tuple[int, int], int] = {}
         self.units = self._make_units()
         self.stored = self.units.stored
+        self._first_breadth = 0 if len(self.units) <= ONE_ZONE_UNITS else 1
+        self._breadth = BREADTHS[self._first_breadth]
 
     def _make_units(self) -> Units:
         view, profile = self.view, self.rules.profile
@@ -108,30 +143,49 @@ class Space:
         return self._is_open(pair) or self._is_open(self._filled(pair))
 
     def candidates(self, zone: Zone) -> Candidates:
-        """All candidates of a zone, in a fixed order, each once."""
-        self._complete = True
-        sets = self._every_set() if self.exhaustive else self._grown_sets(zone.units)
+        """All candidates of a zone, in a fixed order, each once.
+
+        The widest rule is taken that keeps them within the budget.
+        """
+        if self.exhaustive:
+            kernels = self._collected(self._every_set(), None)
+            return Candidates(kernels=kernels, complete=True)
+        *wide, last = BREADTHS[self._first_breadth :]
+        for breadth in wide:
+            found = self._within(zone, breadth, BUDGET)
+            if found.complete:
+                return found
+        return self._within(zone, last, LAST_BUDGET)
+
+    def _within(self, zone: Zone, breadth: Breadth, budget: int) -> Candidates:
+        self._breadth, self._complete = breadth, True
+        kernels = self._collected(self._grown_sets(zone.units), budget)
+        complete = self._complete and len(kernels) < budget
+        if complete or breadth is BREADTHS[-1]:
+            self._used.add(breadth)
+        return Candidates(kernels=kernels, complete=complete)
+
+    def _collected(
+        self, sets: Iterable[int], budget: int | None
+    ) -> tuple[Candidate, ...]:
         found: dict[tuple[int, int], Candidate] = {}
         for units in sets:
             for candidate in self._variants(units):
                 found.setdefault((candidate.mask, candidate.outputs), candidate)
-        return Candidates(kernels=tuple(found.values()), complete=self._complete)
+            if budget is not None and len(found) >= budget:
+                break
+        return tuple(found.values())
 
     @property
     def rules_in_words(self) -> tuple[str, ...]:
         """How the candidates are chosen, for those who read a bound."""
         if self.exhaustive:
             return ("every set of nodes, with every useful choice of outputs",)
-        words = [
+        return (
             "sets grown node by node through tensors worth saving",
             "unary element-wise nodes stay with their only reader",
-            f"with more than {MAX_OPTIONAL} possible outputs: all, all but one, or one",
-        ]
-        if len(self.units) > ONE_ZONE_UNITS:
-            words.append(
-                f"of what other kernels need first, {MAX_REPEATED} unit is recomputed"
-            )
-        return tuple(words)
+            *(b.words for b in BREADTHS if b in self._used),
+        )
 
     def _every_set(self) -> Iterator[int]:
         yield from range(1, 1 << len(self.units))
@@ -229,7 +283,8 @@ class Space:
         rest = units & ~exits
         if not rest or self.exhaustive:
             return bool(rest)
-        if len(self.units) > ONE_ZONE_UNITS and exits.bit_count() > MAX_REPEATED:
+        most = self._breadth.repeated
+        if most is not None and exits.bit_count() > most:
             return False
         kept = self.units.nodes(rest)
         return isinstance(self.rules.family(kept), Refusal) or self._reads_less(
@@ -293,7 +348,7 @@ class Space:
     def _output_choices(self, mask: int, wanted: int, made: int) -> Iterator[int]:
         optional = self._optional(mask, wanted) & made
         choices = list(bits(optional))
-        if self.exhaustive or len(choices) <= MAX_OPTIONAL:
+        if self.exhaustive or len(choices) <= self._breadth.optional:
             for pick in range(1, 1 << len(choices)):
                 yield sum(1 << choices[b] for b in bits(pick))
             return

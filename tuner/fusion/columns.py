@@ -27,7 +27,7 @@ class Columns:
     @property
     def families(self) -> tuple[str, ...]:
         """Families that were priced, sorted."""
-        return tuple(sorted({p.candidate.family for p in self._found.values()}))
+        return tuple(sorted({p.candidate.family.value for p in self._found.values()}))
 
     def price(self, candidate: Candidate) -> Priced:
         """A candidate with its price."""

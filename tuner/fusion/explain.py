@@ -32,7 +32,7 @@ class Explanation:
     opposite_seconds: float | None
 
 
-def why(  # noqa: PLR0913 - a question about a solve has the solve's arguments
+def why(
     graph: Graph,
     price: Price,
     partition: Partition,

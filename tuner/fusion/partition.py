@@ -177,6 +177,9 @@ class _Search:
             candidates = self.space.candidates(zone)
             complete = complete and candidates.complete
             for candidate in candidates.kernels:
+                if self.solver.remaining_seconds() <= 0:
+                    complete = False
+                    break
                 priced = self.columns.price(candidate)
                 found[candidate.mask, candidate.outputs] = priced
         for priced in (kernel for start in self.starts for kernel in start):

@@ -1,7 +1,7 @@
 """Plans the pattern graphs for least traffic and has them judged.
 
-`python -m tests.tuner.fusion.patterns FOLDER` prints one line a pattern and exits 1
-when a plan is illegal or moves more than the golden.
+`python -m tests.tuner.fusion.patterns [NAME ...]` prints one line a pattern and exits
+1 when a plan is illegal or moves more than the golden.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tests.conftest import SHARED
 from tuner.frontend.onnx import read_onnx
 from tuner.fusion.legality import Limits, Profile
 from tuner.fusion.partition import Solution, solve
@@ -24,11 +25,7 @@ from tuner.fusion.traffic import traffic
 from tuner.fusion.view import homes
 from tuner.ir.graph import Graph, Region
 from tuner.plan import Choice, Family
-
-try:
-    from tuner.rewrite import simplify
-except ImportError:
-    simplify = None
+from tuner.rewrite import simplify
 
 
 @cache
@@ -56,7 +53,7 @@ def load(path: Path) -> Graph:
     """A pattern as the planner gets it."""
     graph = read_onnx(path.read_bytes()).graph
     training = "train" in path.stem
-    return simplify(graph, training=training).graph if simplify else graph
+    return simplify(graph, training=training).graph
 
 
 def bytes_price(graph: Graph) -> Callable[[Region, Family], float]:
@@ -153,30 +150,26 @@ def judge(path: Path) -> Verdict:
     )
 
 
+def line(v: Verdict) -> str:
+    """A verdict in one line."""
+    return (
+        f"{v.name:34} {'ok' if v.reached else 'MISSED':7} {v.moved:>10} bytes, "
+        f"golden {v.golden:>10}; {v.kernels} of {v.golden_kernels} kernels; "
+        f"gap {v.gap:.1e}; {v.candidates} candidates; {v.seconds:.2f} s "
+        f"{'; '.join(v.faults)}"
+    )
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Judge every pattern of a folder."""
-    paths = sorted(Path(arguments[0]).glob("*.onnx"))
-    only = arguments[1:]
-    reached = 0
-    for path in paths:
-        if only and path.stem not in only:
-            continue
-        try:
-            v = judge(path)
-        except Exception as error:
-            print(f"{path.stem:34} ERROR {type(error).__name__}: {error}")
-            if only:
-                raise
-            continue
-        reached += v.reached
-        mark = "ok" if v.reached else "MISSED"
-        print(
-            f"{v.name:34} {mark:7} {v.moved:>10} {v.judged:>10} {v.golden:>10} "
-            f"kernels {v.kernels}/{v.golden_kernels} gap {v.gap:.1e} "
-            f"columns {v.candidates} {v.seconds:.2f} s {' '.join(v.faults)}"
-        )
-    print(f"{reached} of {len(paths)} reached")
-    return 0 if reached == len(paths) else 1
+    """Judge every pattern, or those that are named."""
+    verdicts = []
+    for path in sorted((SHARED / "patterns").glob("*.onnx")):
+        if not arguments or path.stem in arguments:
+            verdicts.append(judge(path))
+            sys.stdout.write(f"{line(verdicts[-1]).rstrip()}\n")
+    reached = sum(v.reached for v in verdicts)
+    sys.stdout.write(f"{reached} of {len(verdicts)} goldens reached\n")
+    return 0 if verdicts and reached == len(verdicts) else 1
 
 
 if __name__ == "__main__":

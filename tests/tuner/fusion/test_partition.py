@@ -54,10 +54,10 @@ def _long(layers: int) -> Graph:
     return builder.build([at])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_launch_order_lets_every_kernel_run(seed: int) -> None:
     """What a kernel reads was given or written by an earlier one; all is delivered."""
-    graph = random_graph(seed, most_nodes=24)
+    graph = random_graph(seed, most_nodes=13)
     ready = {*graph.inputs, *graph.weights, *graph.constants}
     home = {name: name for name in graph.types}
     for node in graph.nodes:
@@ -71,10 +71,10 @@ def test_launch_order_lets_every_kernel_run(seed: int) -> None:
     assert ready.issuperset(home[name] for name in graph.outputs)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_never_dearer_than_a_baseline(seed: int) -> None:
     """No baseline on the same graph, families and prices is cheaper."""
-    graph = random_graph(1000 + seed, most_nodes=24)
+    graph = random_graph(1000 + seed, most_nodes=13)
     solution = solve(graph, _price(graph))
     for baseline in solution.baselines.values():
         allowed = baseline.objective_seconds * (1 + 1e-9)

@@ -56,7 +56,7 @@ def _masks(view: View, graph: Graph) -> dict[str, int]:
 
 
 def test_legality_and_traffic_are_the_judges(patterns_dir: Path) -> None:
-    """On random sets of nodes we refuse what the judge refuses, and count as it does."""
+    """On random sets of nodes we refuse and count as the judge does."""
     module = checker(patterns_dir)
     rng = random.Random(0)
     refused = counted = 0
