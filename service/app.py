@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
 import structlog
@@ -14,8 +14,23 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from service import __version__
-from service.api import blobs, devices, health, jobs, openapi, plans, problems
+from service.api import (
+    audit,
+    blobs,
+    bundles,
+    comparing,
+    devices,
+    health,
+    jobs,
+    listing,
+    openapi,
+    plans,
+    problems,
+    trials,
+)
+from service.api.access import AccessMiddleware, Gate, Rates
 from service.api.context import Context
+from service.api.metrics import Metrics
 from service.api.requests import RequestMiddleware
 from service.dashboard import routes as dashboard
 from service.errors import UnsafeAddress
@@ -23,16 +38,22 @@ from service.jobs import engine
 from service.jobs.devices import open_runner
 from service.jobs.engine import JobQueue
 from service.jobs.planning import Planner
+from service.jobs.reader import ReaderLimits, ReaderPool
 from service.jobs.submission import Submissions
 from service.jobs.worker import Worker
 from service.settings import Settings
 from service.store import Database, connect, upgrade
 
 ROUTERS = (
+    comparing.router,
     plans.router,
+    bundles.router,
     blobs.router,
     jobs.router,
+    trials.router,
+    listing.router,
     devices.router,
+    audit.router,
     health.router,
     dashboard.router,
 )
@@ -60,23 +81,9 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await run_in_threadpool(prepare, settings)
-        database = open_database(settings)
-        queue = JobQueue(database)
-        app.state.context = make_context(settings, database, queue)
-        try:
-            if not settings.worker:
-                yield
-                return
-            worker = make_worker(settings, database)
-            await run_in_threadpool(worker.start)
-            try:
-                yield
-            finally:
-                await run_in_threadpool(worker.stop)
-        finally:
-            queue.close()
-            database.close()
+        async with running(settings) as context:
+            app.state.context = context
+            yield
 
     app = FastAPI(
         title="Fuseplan",
@@ -86,6 +93,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
+    app.add_middleware(AccessMiddleware)
     app.add_middleware(RequestMiddleware, max_body_bytes=settings.max_body_bytes)
     problems.install(app)
     openapi.install(app)
@@ -94,19 +102,64 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def check_address(settings: Settings) -> None:
-    """Refuse an address that other hosts reach, unless the operator allows it.
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Context]:
+    """Everything that the routes need, for as long as the service runs.
 
     Raises:
-        UnsafeAddress: the address is not this host's own.
+        UnsafeAddress: others could reach it, and nobody has a token.
+        StoreUnavailable: the database cannot be used.
+        DeviceBusy: another worker has the device of the one that runs beside it.
     """
-    if settings.allow_remote or settings.host in LOOPBACK:
-        return
-    raise UnsafeAddress(
+    await run_in_threadpool(prepare, settings)
+    async with AsyncExitStack() as stack:
+        database = open_database(settings)
+        stack.callback(database.close)
+        queue = JobQueue(database)
+        stack.callback(queue.close)
+        readers = make_readers(settings)
+        context = make_context(settings, database, queue, readers)
+        await run_in_threadpool(check_keys, settings, context.gate)
+        if readers is not None:
+            stack.callback(readers.close)
+            await run_in_threadpool(readers.warm)
+        if settings.worker:
+            worker = make_worker(settings, database)
+            await run_in_threadpool(worker.start)
+            stack.push_async_callback(run_in_threadpool, worker.stop)
+        yield context
+
+
+def check_address(settings: Settings) -> None:
+    """Refuse an address that other hosts reach when nobody is asked for a token.
+
+    Raises:
+        UnsafeAddress: the address is not this host's own, and tokens are off.
+    """
+    if settings.tokens == "off" and _is_exposed(settings):
+        raise _unsafe(settings, "FUSEPLAN_TOKENS=off lets anybody in")
+
+
+def check_keys(settings: Settings, gate: Gate) -> None:
+    """Refuse an address that other hosts reach while there is no valid token.
+
+    Raises:
+        UnsafeAddress: the address is not this host's own, and nobody has a token.
+    """
+    if _is_exposed(settings) and not gate.has_key(now()):
+        raise _unsafe(settings, "there is no token yet")
+
+
+def _is_exposed(settings: Settings) -> bool:
+    return not settings.allow_remote and settings.host not in LOOPBACK
+
+
+def _unsafe(settings: Settings, why: str) -> UnsafeAddress:
+    return UnsafeAddress(
         settings.host,
-        "other hosts could hand in models and read plans there",
-        hint="listen on 127.0.0.1, or set FUSEPLAN_ALLOW_REMOTE=1 behind a proxy"
-        " that checks who asks",
+        f"other hosts could hand in models and read plans there: {why}",
+        hint="make a token with `fuseplan token create NAME`, listen on 127.0.0.1, or"
+        " set FUSEPLAN_ALLOW_REMOTE=1 behind a proxy that checks who asks",
     )
 
 
@@ -125,21 +178,51 @@ def open_database(settings: Settings) -> Database:
     return connect(settings.url, busy_timeout_seconds=settings.busy_timeout_seconds)
 
 
-def make_context(settings: Settings, database: Database, queue: JobQueue) -> Context:
+def make_readers(settings: Settings) -> ReaderPool | None:
+    """The processes that read models, unless this process is to do it."""
+    if settings.planner_processes == 0:
+        return None
+    limits = ReaderLimits(
+        memory_bytes=settings.planner_memory_bytes,
+        read_seconds=settings.read_seconds,
+        plan_seconds=settings.plan_seconds,
+    )
+    return ReaderPool(processes=settings.planner_processes, limits=limits)
+
+
+def make_context(
+    settings: Settings,
+    database: Database,
+    queue: JobQueue,
+    readers: ReaderPool | None = None,
+) -> Context:
     """What the routes work with."""
-    planner = Planner(plan_seconds=settings.plan_seconds)
     submissions = Submissions(
         settings=settings,
         database=database,
-        planner=planner,
+        planner=readers or Planner(plan_seconds=settings.plan_seconds),
         queue=queue,
         clock=now,
         new_id=new_id,
+    )
+    gate = Gate(
+        database,
+        mode=settings.tokens,
+        admin_token=settings.admin_token.get_secret_value(),
+        clock=time.monotonic,
+    )
+    rates = Rates(
+        per_second=settings.rate_per_second,
+        burst=settings.rate_burst,
+        clock=time.monotonic,
     )
     return Context(
         settings=settings,
         database=database,
         submissions=submissions,
+        gate=gate,
+        rates=rates,
+        metrics=Metrics(database, now),
         clock=now,
     )
 

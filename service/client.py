@@ -110,13 +110,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan body that the service holds."""
+    """A plan body that the service holds; `content` is its bytes as they came."""
 
     key: str
     digest: str
     evidence: str
     match: str
     body: Json
+    content: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +262,18 @@ def _stored(key: str, response: httpx.Response) -> StoredPlan | Miss:
         evidence=response.headers.get("fuseplan-evidence", ""),
         match=response.headers.get("fuseplan-match", "exact"),
         body=body,
+        content=response.content,
     )
+
+
+def _bytes(answer: httpx.Response | Miss) -> bytes | Miss:
+    if isinstance(answer, Miss):
+        return answer
+    if answer.status_code == _NOT_FOUND:
+        return Miss(reason="evicted")
+    if answer.status_code not in _SUCCESS:
+        return Miss(reason="error", error=f"HTTP {answer.status_code}")
+    return answer.content
 
 
 def parse_events(lines: Iterable[str]) -> Iterator[Event]:
@@ -413,26 +425,60 @@ class Client:
         self._budget_seconds -= self._clock() - started
         return self._count(found)
 
+    def blob(self, digest: str) -> bytes | Miss:
+        """The bytes of a digest; never raises, shares the budget of the lookups."""
+        started = self._clock()
+        try:
+            answer = self._read(
+                f"/v1/blobs/sha256/{digest}", None, started + self._budget_seconds
+            )
+        except httpx.HTTPError as error:
+            return Miss(reason="error", error=str(error) or type(error).__name__)
+        finally:
+            self._budget_seconds -= self._clock() - started
+        return _bytes(answer)
+
+    def export_bundle(self, **query: Any) -> bytes:
+        """Plans of the service as a bundle.
+
+        Args:
+            query: `key` (a list), `target`, `evidence`, as the route takes them.
+        """
+        answer = self._send("GET", "/v1/bundles", params=query)
+        if answer.status_code not in _SUCCESS:
+            _checked(answer)
+        return answer.content
+
+    def import_bundle(self, data: bytes) -> Json:
+        """Hand a bundle in; gives the keys that it holds and those that it changed."""
+        headers = {"Content-Type": "application/zstd"}
+        answer = self._send("POST", "/v1/bundles", content=data, headers=headers)
+        return _checked(answer)
+
     def _lookup(
         self, key: str, evidence: Evidence, deadline: float
     ) -> StoredPlan | Miss:
         asked = {"evidence": evidence} if evidence != "analytic" else None
+        answer = self._read(f"/v1/plans/{key}", asked, deadline)
+        return answer if isinstance(answer, Miss) else _stored(key, answer)
+
+    def _read(
+        self, path: str, asked: Mapping[str, str] | None, deadline: float
+    ) -> httpx.Response | Miss:
+        """A whole answer before a deadline, however slowly it drips."""
         left = max(0.001, deadline - self._clock())
-        with self._http.stream(
-            "GET", f"/v1/plans/{key}", params=asked, timeout=left
-        ) as answer:
+        with self._http.stream("GET", path, params=asked, timeout=left) as answer:
             parts = []
             for part in answer.iter_raw():
                 if self._clock() > deadline:
                     return Miss(reason="error", error="the time budget is spent")
                 parts.append(part)
-            whole = httpx.Response(
+            return httpx.Response(
                 answer.status_code,
                 headers=answer.headers,
                 content=b"".join(parts),
                 request=answer.request,
             )
-        return _stored(key, whole)
 
     def _count(self, found: StoredPlan | Miss) -> StoredPlan | Miss:
         if isinstance(found, StoredPlan):

@@ -98,6 +98,84 @@ class DeviceNotFound(ServiceError):
     code = "device-not-found"
 
 
+class NodeNotFound(ServiceError):
+    """The graph of a plan has no such node."""
+
+    code = "node-not-found"
+
+
+class TooManyKeys(ServiceError):
+    """One lookup may ask for so many keys and not more."""
+
+    code = "too-many-keys"
+
+
+class IdempotencyMismatch(ServiceError):
+    """The Idempotency-Key was used before, with another request."""
+
+    code = "idempotency-mismatch"
+
+
+class BadBundle(ServiceError):
+    """A bundle is damaged, or is not what it says."""
+
+    code = "bad-bundle"
+
+
+class BundleTooLarge(ServiceError):
+    """A bundle holds, or unfolds to, more than is allowed."""
+
+    code = "bundle-too-large"
+
+
+class BundleConflict(ServiceError):
+    """A bundle and the database disagree on what a key means."""
+
+    code = "bundle-conflict"
+
+
+class BadLock(ServiceError):
+    """A lock file cannot be used."""
+
+    code = "bad-lock"
+
+
+class ModelNotReadable(ServiceError):
+    """The process that reads models died of this one, or took too long."""
+
+    code = "model-not-readable"
+
+
+class TokenRequired(ServiceError):
+    """The service wants a bearer token, and got none that is valid."""
+
+    code = "token-required"
+
+
+class ScopeMissing(ServiceError):
+    """The token does not allow this."""
+
+    code = "scope-missing"
+
+
+class RateLimited(ServiceError):
+    """Too many requests in too little time."""
+
+    code = "rate-limited"
+
+
+class TokenExists(ServiceError):
+    """A token of this name exists already."""
+
+    code = "token-exists"
+
+
+class TokenNotFound(ServiceError):
+    """There is no token of this name."""
+
+    code = "token-not-found"
+
+
 class WorkerUnavailable(ServiceError):
     """No worker can take the job."""
 
@@ -206,6 +284,33 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         "job-lost": Row(
             status=500, exit_code=1, title="The worker died while it did the job"
         ),
+        "node-not-found": Row(
+            status=404, exit_code=2, title="The graph has no such node"
+        ),
+        "too-many-keys": Row(
+            status=413, exit_code=2, title="The lookup asks for too many keys"
+        ),
+        "idempotency-mismatch": Row(
+            status=422, exit_code=2, title="The Idempotency-Key was used before"
+        ),
+        "bad-bundle": Row(status=422, exit_code=4, title="The bundle is damaged"),
+        "bundle-too-large": Row(
+            status=413, exit_code=4, title="The bundle is too large"
+        ),
+        "bundle-conflict": Row(
+            status=409, exit_code=7, title="The bundle contradicts the database"
+        ),
+        "bad-lock": Row(status=422, exit_code=2, title="The lock file is damaged"),
+        "model-not-readable": Row(
+            status=422, exit_code=4, title="The model could not be read in safety"
+        ),
+        "token-required": Row(status=401, exit_code=7, title="A valid token is needed"),
+        "scope-missing": Row(
+            status=403, exit_code=7, title="The token does not allow this"
+        ),
+        "rate-limited": Row(status=429, exit_code=7, title="Too many requests"),
+        "token-exists": Row(status=409, exit_code=2, title="The token exists already"),
+        "token-not-found": Row(status=404, exit_code=2, title="There is no such token"),
         "device-not-found": Row(
             status=404, exit_code=2, title="There is no such device"
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -14,21 +14,38 @@ class Settings(BaseSettings):
 
     Attributes:
         data_home: folder for user data, from `XDG_DATA_HOME`.
+        cache_home: folder for what can be fetched again, from `XDG_CACHE_HOME`.
         state_home: folder for logs, from `XDG_STATE_HOME`.
         database_url: SQLAlchemy address; empty means a SQLite file in `data_home`.
         busy_timeout_seconds: how long a locked database is waited for.
         host, port: where the service listens.
-        allow_remote: whether it may listen on an address that other hosts reach. There
-            are no tokens yet: say so only behind a proxy that keeps strangers out.
+        allow_remote: whether it may listen on an address that other hosts reach without
+            any token: say so only behind a proxy that keeps strangers out.
+        tokens: `auto` asks for a bearer token as soon as one was ever made, `required`
+            in any case, `off` never.
+        admin_token: text of a token that may do everything, for a first start.
+        rate_per_second, rate_burst: requests that one token, or one address without
+            tokens, may make in the long run and at once; 0 means any number.
         public_url: address that users see, when a proxy stands in front.
         max_body_bytes: largest request body; more is refused with 413.
+        max_bundle_bytes: most bytes that a bundle may hold or unfold to.
         worker: whether a worker runs beside the API, in the same process.
         device: device that the embedded worker measures on.
         budget_seconds, budget_trials: what a tuning job may use when it does not say.
         max_budget_seconds, max_budget_trials: the most that it may ask for.
         plan_seconds: time limit of the partition solver for one request.
+        planner_processes: processes that read and plan models, so that a hostile model
+            can harm nothing else; 0 plans in the process of the API.
+        planner_memory_bytes: most memory that such a process may take.
+        read_seconds: how long reading one model may take.
+        heartbeat_seconds: time between two signs of life of a worker.
+        dead_after_seconds: a worker that said nothing for so long is dead.
         memo_entries: how many request bodies the API remembers the key of.
         event_poll_seconds: how often a stream of events looks for new ones.
+        server: address of the service that builds ask; empty means none.
+        token: bearer token that the command line sends there.
+        offline: whether builds must not ask a service.
+        build_seconds: what all lookups of one build may take together.
         log_format: `json` for machines, `console` for people.
         log_level: least level that is logged.
     """
@@ -41,6 +58,10 @@ class Settings(BaseSettings):
         default_factory=lambda: Path.home() / ".local" / "share",
         validation_alias="XDG_DATA_HOME",
     )
+    cache_home: Path = Field(
+        default_factory=lambda: Path.home() / ".cache",
+        validation_alias="XDG_CACHE_HOME",
+    )
     state_home: Path = Field(
         default_factory=lambda: Path.home() / ".local" / "state",
         validation_alias="XDG_STATE_HOME",
@@ -50,8 +71,13 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8321, ge=0, le=65535)
     allow_remote: bool = False
+    tokens: Literal["auto", "required", "off"] = "auto"
+    admin_token: SecretStr = SecretStr("")
+    rate_per_second: float = Field(default=0.0, ge=0)
+    rate_burst: int = Field(default=200, ge=1)
     public_url: str = ""
     max_body_bytes: int = Field(default=64 * 2**20, ge=1024)
+    max_bundle_bytes: int = Field(default=512 * 2**20, ge=1024)
     worker: bool = True
     device: str = "cpu"
     budget_seconds: float = Field(default=60.0, gt=0)
@@ -59,8 +85,17 @@ class Settings(BaseSettings):
     max_budget_seconds: float = Field(default=24 * 3600.0, gt=0)
     max_budget_trials: int = Field(default=100_000, ge=1)
     plan_seconds: float = Field(default=20.0, gt=0)
+    planner_processes: int = Field(default=2, ge=0, le=64)
+    planner_memory_bytes: int = Field(default=4 * 2**30, ge=2**28)
+    read_seconds: float = Field(default=30.0, gt=0)
+    heartbeat_seconds: float = Field(default=2.0, gt=0)
+    dead_after_seconds: float = Field(default=15.0, gt=0)
     memo_entries: int = Field(default=512, ge=0)
     event_poll_seconds: float = Field(default=0.2, gt=0)
+    server: str = ""
+    token: SecretStr = SecretStr("")
+    offline: bool = False
+    build_seconds: float = Field(default=2.0, gt=0)
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -68,6 +103,11 @@ class Settings(BaseSettings):
     def data_folder(self) -> Path:
         """Folder of everything that the service keeps."""
         return self.data_home / "fuseplan"
+
+    @property
+    def cache_folder(self) -> Path:
+        """Folder of plans that were fetched for builds."""
+        return self.cache_home / "fuseplan"
 
     @property
     def log_file(self) -> Path:

@@ -20,7 +20,12 @@ Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256")]
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "The bytes; they never change",
-        "content": {"application/octet-stream": {}},
+        "content": {
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary"},
+                "example": "__kernel void k0(...)",
+            }
+        },
     },
     304: {"description": "The client has them"},
     **told(404, 422, 503),

@@ -9,6 +9,8 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from service.api.access import Gate, Rates
+from service.api.metrics import Metrics
 from service.jobs.submission import Submissions
 from service.settings import Settings
 from service.store import Database
@@ -25,6 +27,9 @@ class Context:
     settings: Settings
     database: Database
     submissions: Submissions
+    gate: Gate
+    rates: Rates
+    metrics: Metrics
     clock: Callable[[], datetime]
 
 

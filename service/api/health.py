@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,8 +15,8 @@ from sqlalchemy import make_url
 
 from service import __version__
 from service.api.context import Context, ContextDep
+from service.api.metrics import CONTENT_TYPE
 from service.api.problems import told
-from service.jobs.worker import DEAD_AFTER
 from service.store import StoreUnavailable, heartbeats, jobs, measurements, plans
 from service.store.jobs import State
 from service.store.schema import newest_revision, revision
@@ -66,6 +67,8 @@ class CacheInfo(BaseModel):
 class Live(BaseModel):
     """The process answers."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "alive"}]})
+
     status: Literal["alive"] = "alive"
 
 
@@ -94,7 +97,12 @@ class Ready(BaseModel):
     checks: dict[str, Check]
 
 
-@router.get("/v1/cache-info", operation_id="getCacheInfo", responses=told(503))
+@router.get(
+    "/v1/cache-info",
+    operation_id="getCacheInfo",
+    summary="Versions and counts",
+    responses=told(503),
+)
 def get_cache_info(context: ContextDep) -> CacheInfo:
     """Versions that enter the plan key, and what is stored."""
     with context.database.read() as session:
@@ -158,7 +166,7 @@ def _check_worker(context: Context) -> Check:
             beats = heartbeats.all_workers(session)
     except StoreUnavailable as error:
         return Check(ok=False, detail=error.problem)
-    oldest = context.clock() - DEAD_AFTER
+    oldest = context.clock() - timedelta(seconds=context.settings.dead_after_seconds)
     alive = sum(beat.seen_at >= oldest for beat in beats)
     return Check(ok=alive > 0, detail=f"{alive} of {len(beats)} alive")
 
@@ -177,24 +185,16 @@ def _check_disk(context: Context) -> Check:
 @router.get(
     "/metrics",
     operation_id="getMetrics",
+    summary="Figures for Prometheus",
     response_class=PlainTextResponse,
-    responses=told(503),
+    responses={
+        200: {
+            "description": "Metrics",
+            "content": {"text/plain": {"example": 'fuseplan_jobs{state="queued"} 0.0'}},
+        },
+        **told(503),
+    },
 )
-def get_metrics(context: ContextDep) -> PlainTextResponse:
-    """Gauges in the text format of Prometheus."""
-    with context.database.read() as session:
-        gauges: list[tuple[str, str, dict[str, int]]] = [
-            ("fuseplan_jobs", "state", _counts(jobs.count(session))),
-            ("fuseplan_plans", "evidence", dict(plans.count(session))),
-        ]
-        measured = measurements.count(session)
-        workers = len(heartbeats.all_workers(session))
-    lines = [
-        f'{name}{{{label}="{value}"}} {number}'
-        for name, label, numbers in gauges
-        for value, number in numbers.items()
-    ]
-    lines += [f"fuseplan_measurements {measured}", f"fuseplan_workers {workers}"]
-    return PlainTextResponse(
-        "\n".join([*lines, ""]), media_type="text/plain; version=0.0.4"
-    )
+def get_metrics(context: ContextDep) -> Response:
+    """Counters and gauges in the text format of Prometheus."""
+    return Response(context.metrics.text(), media_type=CONTENT_TYPE)

@@ -7,16 +7,18 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
+from service.api.access import actor
 from service.api.context import Context, ContextDep
-from service.api.problems import told
-from service.api.schemas import JobBody, JobDetail
+from service.api.problems import request_id, told
+from service.api.schemas import JOB_EXAMPLE, JobBody, JobDetail
 from service.errors import JobEnded, JobNotFound
-from service.store import jobs
+from service.store import audit, jobs
+from service.store.audit import AuditDraft
 from service.store.jobs import Event, Job, State
 
 router = APIRouter(tags=["jobs"])
@@ -30,6 +32,10 @@ class JobPage(BaseModel):
     Attributes:
         next: cursor of the following page; null at the end.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"jobs": [JOB_EXAMPLE], "next": None}]}
+    )
 
     jobs: list[JobBody]
     next: str | None
@@ -92,12 +98,20 @@ def get_job(job: JobDep) -> JobDetail:
     status_code=202,
     responses=told(404, 409, 422, 503),
 )
-def cancel_job(job: JobDep, context: ContextDep) -> JobBody:
-    """End a queued job now, a running one after the batch in flight."""
+def cancel_job(job: JobDep, request: Request, context: ContextDep) -> JobBody:
+    """End a queued job now, a running one within a second: its batch is stopped."""
     if not job.active:
         raise JobEnded(job.id, f"it has {job.state} already", hint="nothing is left")
     with context.database.write() as session:
-        changed = jobs.request_cancel(session, job.id, now=context.clock())
+        now = context.clock()
+        changed = jobs.request_cancel(session, job.id, now=now)
+        draft = AuditDraft(
+            actor=actor(request),
+            action="job.cancel",
+            subject=job.id,
+            request_id=request_id(request),
+        )
+        audit.record(session, draft, now=now)
     return JobBody.of(changed or job)
 
 
@@ -112,12 +126,15 @@ async def stream_events(
     job: JobDep,
     context: ContextDep,
     last_event_id: Annotated[int, Header(ge=0)] = 0,
+    after: Annotated[int, Query(ge=0, description="start behind this event")] = 0,
 ) -> AsyncIterator[ServerSentEvent]:
     """Events `state, trial, resolve, plan, done`, from the first or the one told.
 
+    A browser cannot send `Last-Event-ID` with its first request; `after` does the same.
+
     The stream ends after `done`. No thread is held while nothing happens.
     """
-    number = last_event_id
+    number = max(last_event_id, after)
     while True:
         found, ended = await run_in_threadpool(_events_after, context, job.id, number)
         for event in found:

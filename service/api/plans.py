@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 import time
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from sqlalchemy.orm import Session
 
 from service import errors
+from service.api import comparing
+from service.api.access import actor
 from service.api.caching import deliver
 from service.api.context import Context, ContextDep
 from service.api.problems import request_id, respond, told
@@ -27,7 +32,8 @@ from service.errors import (
 from service.jobs.planning import Question
 from service.jobs.submission import Answer, Ask
 from service.settings import Settings
-from service.store import jobs, plans
+from service.store import plans
+from service.store.jobs import NORMAL_PRIORITY
 from service.store.plans import BODY_TYPE, StoredPlan
 
 router = APIRouter(tags=["plans"])
@@ -45,6 +51,27 @@ _RETRY_SECONDS: Final = 2
 _WAIT: Final = re.compile(r"(?:^|[\s,;])wait\s*=\s*(\d{1,6})(?:$|[\s,;])")
 
 Mode = Literal["analytic", "tuned"]
+Match = Literal["exact", "compatible"]
+
+
+GRAPH_EXAMPLE: Final[dict[str, Any]] = {
+    "schema": "fuseplan.graph/1",
+    "opset": {"": 18},
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [64, 256]}],
+    "weights": [],
+    "constants": [],
+    "nodes": [
+        {
+            "name": "relu",
+            "op": "Relu",
+            "domain": "",
+            "inputs": ["x"],
+            "outputs": ["y"],
+            "attributes": {},
+        }
+    ],
+    "outputs": ["y"],
+}
 
 
 class AskBody(BaseModel):
@@ -58,10 +85,20 @@ class AskBody(BaseModel):
     budget_trials: Annotated[int, Field(ge=1, le=2**31)] | None = None
     options: dict[str, Any] = {}
     title: Annotated[str, Field(max_length=200)] = ""
+    priority: Annotated[int, Field(ge=1, le=1000)] = NORMAL_PRIORITY
 
 
 class GraphRequest(AskBody):
     """A request with a graph as JSON."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"graph": GRAPH_EXAMPLE, "target": "h100-sxm", "mode": "analytic"}
+            ]
+        },
+    )
 
     graph: dict[str, Any]
 
@@ -101,25 +138,6 @@ class SubmissionBody(BaseModel):
     plan: dict[str, Any]
 
 
-_GRAPH_EXAMPLE: Final = {
-    "schema": "fuseplan.graph/1",
-    "opset": {"": 18},
-    "inputs": [{"name": "x", "dtype": "f32", "shape": [64, 256]}],
-    "weights": [],
-    "constants": [],
-    "nodes": [
-        {
-            "name": "relu",
-            "op": "Relu",
-            "domain": "",
-            "inputs": ["x"],
-            "outputs": ["y"],
-            "attributes": {},
-        }
-    ],
-    "outputs": ["y"],
-}
-
 _SUBMIT_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
@@ -127,13 +145,16 @@ _SUBMIT_BODY: Final[dict[str, Any]] = {
             "application/json": {
                 "schema": {"$ref": "#/components/schemas/GraphRequest"},
                 "example": {
-                    "graph": _GRAPH_EXAMPLE,
+                    "graph": GRAPH_EXAMPLE,
                     "target": "h100-sxm",
                     "mode": "analytic",
                 },
             },
             **{
-                kind: {"schema": {"type": "string", "format": "binary"}}
+                kind: {
+                    "schema": {"type": "string", "format": "binary"},
+                    "example": "the bytes of a .onnx file",
+                }
                 for kind in sorted(ONNX_TYPES)
             },
         },
@@ -152,7 +173,7 @@ _SUBMIT_BODY: Final[dict[str, Any]] = {
             "model": SubmissionBody,
             "description": "The analytic plan; a job looks for a better one",
         },
-        **told(400, 413, 415, 422, 503),
+        **told(400, 413, 415, 422, 429, 503),
     },
 )
 async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
@@ -164,7 +185,11 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     budget_trials: Annotated[int | None, Query(ge=1, le=2**31)] = None,
     options: Annotated[str, Query(description="a JSON object")] = "{}",
     title: Annotated[str, Query(max_length=200)] = "",
+    priority: Annotated[int, Query(ge=1, le=1000)] = NORMAL_PRIORITY,
     prefer: Annotated[str, Header()] = "",
+    idempotency_key: Annotated[
+        str, Header(max_length=200, description="makes a request safe to repeat")
+    ] = "",
 ) -> Response:
     """Hand in a model: ONNX with the rest in the query, or JSON with all in the body.
 
@@ -172,6 +197,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     plan comes at once; otherwise the analytic one, and a job that measures.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    refuse_encoded(request)
     data = await request.body()
     try:
         if kind == "application/json":
@@ -184,6 +210,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
                 "budget_trials": budget_trials,
                 "options": _json_object("query options", options.encode()),
                 "title": title,
+                "priority": priority,
             }
             ask = _ask(AskBody.model_validate(given), data, "onnx", context.settings)
         else:
@@ -194,9 +221,35 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
             )
     except ValidationError as error:
         return respond(errors.invalid(error.errors(), instance=request_id(request)))
+    ask = replace(
+        ask,
+        actor=actor(request),
+        request_id=request_id(request),
+        repeat_key=repeat_key(actor(request), idempotency_key),
+    )
     answer = await run_in_threadpool(context.submissions.submit, ask)
     answer = await _waited(context, answer, wait_seconds(prefer))
     return _answered(answer)
+
+
+def refuse_encoded(request: Request) -> None:
+    """Refuse a body that unfolds to more than it is.
+
+    Raises:
+        UnsupportedMediaType: the body is compressed.
+    """
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise UnsupportedMediaType(
+            "header Content-Encoding",
+            f"{coding} is not taken here",
+            hint="send the model as it is; `fuseplan strip` makes it small",
+        )
+
+
+def repeat_key(who: str, given: str) -> str:
+    """A client's Idempotency-Key as it is stored: his own, and not to be guessed."""
+    return hashlib.sha256(f"{who}\0{given}".encode()).hexdigest() if given else ""
 
 
 def wait_seconds(prefer: str) -> int:
@@ -244,13 +297,14 @@ def _ask(
         budget_seconds=seconds,
         budget_trials=trials,
         title=body.title,
+        priority=body.priority,
     )
 
 
 async def _waited(context: Context, answer: Answer, seconds: int) -> Answer:
     """The answer after at most this long, or as soon as its job has ended."""
     deadline = time.monotonic() + seconds
-    while answer.job is not None and time.monotonic() < deadline:
+    while answer.is_tuning and time.monotonic() < deadline:
         await asyncio.sleep(context.settings.event_poll_seconds)
         answer = await run_in_threadpool(context.submissions.refreshed, answer)
     return answer
@@ -278,10 +332,11 @@ def _answered(answer: Answer) -> Response:
     }
     if answer.job is not None:
         headers["Location"] = f"/v1/jobs/{answer.job.id}"
+    if answer.is_tuning:
         headers["Retry-After"] = str(_RETRY_SECONDS)
     return Response(
         content,
-        status_code=200 if answer.job is None else 202,
+        status_code=202 if answer.is_tuning else 200,
         media_type="application/json",
         headers=headers,
     )
@@ -292,7 +347,12 @@ Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="plan key")]
 _PLAN_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "The best plan so far, in canonical ids",
-        "content": {BODY_TYPE: {"schema": {"type": "object"}}},
+        "content": {
+            BODY_TYPE: {
+                "schema": {"type": "object"},
+                "example": {"schema": "fuseplan.plan/1", "kernels": []},
+            }
+        },
     },
     304: {"description": "The client has it"},
     **told(404, 422, 503),
@@ -311,22 +371,44 @@ def get_plan(
     request: Request,
     context: ContextDep,
     evidence: Annotated[Evidence | None, Query(description="least evidence")] = None,
+    match: Annotated[Match, Query(description="how close it must be")] = "exact",
 ) -> Response:
-    """The best plan so far, from the moment any plan exists."""
+    """The best plan so far, from the moment any plan exists.
+
+    With `match=compatible` a plan of the same graph, target and options that another
+    toolchain made is given when there is no exact one; the answer says so.
+    """
     least = evidence or "analytic"
     wanted = plans.ORDER[: plans.ORDER.index(least) + 1]
     with context.database.read() as session:
         found = plans.find(session, key, wanted)
+        headers = {"Fuseplan-Match": "exact"}
+        if found is None and match == "compatible":
+            found = comparing.compatible_plan(session, key, least)
+            headers = {"Fuseplan-Match": "compatible"}
         if found is None:
-            job = jobs.latest(session, key)
-            known = plans.identity(session, key) is not None
-            raise PlanNotFound(
-                key,
-                f"no plan with {least} evidence is stored",
-                hint="hand the model in with POST /v1/plans",
-                extra={"reason": _missing_reason(known, job)},
-            )
-    return _plan(request, found)
+            raise missing(context, session, key, least)
+    if found.pointer.key != key:
+        headers["Fuseplan-Differs"] = "toolchain"
+        headers["Fuseplan-Plan-Key"] = found.pointer.key
+        context.metrics.looked_up(reasons=["compatible"])
+    else:
+        context.metrics.looked_up(hits=1)
+    return _plan(request, found, headers)
+
+
+def missing(
+    context: Context, session: Session, key: str, least: Evidence
+) -> PlanNotFound:
+    """The error that says why there is no such plan."""
+    reason = comparing.missing_reasons(session, [key], least)[key]
+    context.metrics.looked_up(reasons=[reason])
+    return PlanNotFound(
+        key,
+        f"no plan with {least} evidence is stored",
+        hint="hand the model in with POST /v1/plans",
+        extra={"reason": reason},
+    )
 
 
 @router.head(
@@ -341,12 +423,13 @@ def head_plan(
     request: Request,
     context: ContextDep,
     evidence: Annotated[Evidence | None, Query(description="least evidence")] = None,
+    match: Annotated[Match, Query(description="how close it must be")] = "exact",
 ) -> Response:
     """The headers of the best plan so far."""
-    return get_plan(key, request, context, evidence)
+    return get_plan(key, request, context, evidence, match)
 
 
-def _plan(request: Request, found: StoredPlan) -> Response:
+def _plan(request: Request, found: StoredPlan, headers: dict[str, str]) -> Response:
     return deliver(
         request,
         content=found.body,
@@ -354,16 +437,7 @@ def _plan(request: Request, found: StoredPlan) -> Response:
         media_type=BODY_TYPE,
         headers={
             "Cache-Control": "no-cache",
-            "Fuseplan-Match": "exact",
             "Fuseplan-Evidence": found.pointer.evidence,
+            **headers,
         },
     )
-
-
-def _missing_reason(known: bool, job: jobs.Job | None) -> str:
-    """Why there is no such plan, in one word of the contract."""
-    if not known:
-        return "unknown"
-    if job is None:
-        return "never_tuned"
-    return "tuning" if job.active else "failed"

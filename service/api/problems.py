@@ -28,7 +28,11 @@ def respond(problem: Problem) -> Response:
         json.dumps(problem.document(), ensure_ascii=False),
         status_code=problem.status,
         media_type=MEDIA_TYPE,
-        headers={"Cache-Control": "no-store", **problem.headers},
+        headers={
+            "Cache-Control": "no-store",
+            "Fuseplan-Problem": problem.code,
+            **problem.headers,
+        },
     )
 
 
@@ -131,10 +135,13 @@ def told(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 _TITLES: Final = {
     400: "The body cannot be read",
+    401: "A valid token is needed",
+    403: "The token does not allow this",
     404: "Nothing is stored there",
     409: "The state does not allow it",
     413: "The body or the model is too large",
     415: "The body has the wrong type",
     422: "The request, the model or an option is wrong",
+    429: "Too many requests",
     503: "The database or the device cannot be used now",
 }

@@ -12,7 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.problems import respond
-from service.errors import BodyTooLarge, problem_of
+from service.errors import BodyTooLarge, ServiceError, problem_of
+from service.store import StoreError
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,7 @@ class RequestMiddleware:
                 # The last line: whatever happens, the user gets a problem document.
                 if exchange.status:
                     raise
-                if not isinstance(error, BodyTooLarge):
+                if not isinstance(error, (ServiceError, StoreError)):
                     log.exception("request failed")
                 response = respond(problem_of(error, instance=exchange.id))
                 await response(scope, receive, exchange.send)
@@ -63,6 +64,7 @@ class _Exchange:
         given = headers.get("x-request-id", "")
         self.id = given if _SAFE_ID.fullmatch(given) else secrets.token_hex(8)
         self.status = 0
+        self.code = ""
         scope["fuseplan_request_id"] = self.id
         self._scope = scope
         self._receive = receive
@@ -88,17 +90,30 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
+            self.code = headers.get("Fuseplan-Problem", "")
             headers["X-Request-Id"] = self.id
             headers.setdefault("X-Content-Type-Options", "nosniff")
         await self._send(message)
 
     def log(self) -> None:
+        seconds = time.perf_counter() - self._started
+        route = getattr(self._scope.get("route"), "path", "unmatched")
+        context = getattr(self._scope["app"].state, "context", None)
+        if context is not None:
+            metrics = context.metrics
+            metrics.requested(self._scope["method"], route, self.status, seconds)
+            if self.code:
+                metrics.problem(self.code)
         entry: dict[str, Any] = {
             "method": self._scope["method"],
             "path": self._scope["path"],
             "status": self.status,
-            "seconds": round(time.perf_counter() - self._started, 6),
+            "seconds": round(seconds, 6),
         }
+        if self.code:
+            entry["code"] = self.code
+        if "fuseplan_actor" in self._scope:
+            entry["actor"] = self._scope["fuseplan_actor"]
         log.info("request", **entry)
 
     def _too_large(self, size_bytes: int) -> BodyTooLarge:

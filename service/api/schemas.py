@@ -32,36 +32,34 @@ class ProgressBody(BaseModel):
     kernels: int | None = None
 
 
+JOB_EXAMPLE: Final[dict[str, Any]] = {
+    "id": "019ac0f1d2c35e7a9b10",
+    "state": "running",
+    "plan_key": EXAMPLE_DIGEST,
+    "progress": {
+        "trials": 12,
+        "best_seconds": 0.0107,
+        "gap": 0.02,
+        "remaining_seconds": 31.5,
+        "kernels": 61,
+    },
+    "error": None,
+    "created_at": "2026-11-29T12:00:00Z",
+    "finished_at": None,
+    "started_at": "2026-11-29T12:00:01Z",
+    "target": "cpu",
+    "title": "encoder.onnx",
+    "budget_seconds": 60.0,
+    "budget_trials": 400,
+    "priority": 100,
+    "cancel_requested": False,
+}
+
+
 class JobBody(BaseModel):
     """A tuning job."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "id": "019ac0f1d2c35e7a9b10",
-                    "state": "running",
-                    "plan_key": EXAMPLE_DIGEST,
-                    "progress": {
-                        "trials": 12,
-                        "best_seconds": 0.0107,
-                        "gap": 0.02,
-                        "remaining_seconds": 31.5,
-                        "kernels": 61,
-                    },
-                    "error": None,
-                    "created_at": "2026-11-29T12:00:00Z",
-                    "finished_at": None,
-                    "started_at": "2026-11-29T12:00:01Z",
-                    "target": "cpu",
-                    "title": "encoder.onnx",
-                    "budget_seconds": 60.0,
-                    "budget_trials": 400,
-                    "cancel_requested": False,
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [JOB_EXAMPLE]})
 
     id: str
     state: State
@@ -75,6 +73,7 @@ class JobBody(BaseModel):
     title: str
     budget_seconds: float
     budget_trials: int
+    priority: int
     cancel_requested: bool
 
     @classmethod
@@ -100,6 +99,7 @@ class JobBody(BaseModel):
             title=request.title,
             budget_seconds=request.budget_seconds,
             budget_trials=request.budget_trials,
+            priority=request.priority,
             cancel_requested=job.cancel_requested,
         )
 
@@ -110,5 +110,9 @@ class JobDetail(JobBody):
     Attributes:
         names: canonical id -> names in the model that was handed in.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{**JOB_EXAMPLE, "names": {"n0": ["relu"]}}]}
+    )
 
     names: dict[str, list[str]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli import demo, explaining, machine, planning, running, serving
+from service.cli import build, demo, explaining, machine, planning, running, serving
 from service.cli.exits import Exit, report
 from service.cli.inputs import log_file
 
@@ -55,7 +55,7 @@ def _root(
     pass
 
 
-for _group in (planning, explaining, running, serving, machine, demo):
+for _group in (planning, explaining, build, running, serving, machine, demo):
     _group.register(app)
 
 

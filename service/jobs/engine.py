@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 
 from service.errors import WorkerUnavailable
 from service.store import Database, devices
+from service.store.jobs import NORMAL_PRIORITY
 
 APPLICATION: Final = "fuseplan"
 VERSION: Final = "plan-v1"
@@ -62,7 +63,9 @@ class JobQueue:
             retry_connection_errors=False,
         )
 
-    def enqueue(self, session: Session, job: str, queue: str) -> None:
+    def enqueue(
+        self, session: Session, job: str, queue: str, *, priority: int = NORMAL_PRIORITY
+    ) -> None:
         """Queue a job in the caller's transaction: both are stored, or none."""
         self._client.enqueue_in_transaction(
             session,
@@ -71,6 +74,7 @@ class JobQueue:
                 "queue_name": queue,
                 "workflow_id": job,
                 "app_version": VERSION,
+                "priority": priority,
                 "serialization_type": WorkflowSerializationFormat.PORTABLE,
             },
             job,

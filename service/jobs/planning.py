@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from cost_model.device import Device
 from service.jobs.options import read_options
@@ -41,6 +41,41 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What a service needs to know of a question that was understood.
+
+    Attributes:
+        names: canonical id -> the names in the model that was handed in.
+        nodes, tensors: size of the canonical graph.
+    """
+
+    identity: PlanIdentity
+    names: Mapping[str, list[str]]
+    nodes: int
+    tensors: int
+
+    @property
+    def key(self) -> str:
+        """The plan key."""
+        return self.identity.key
+
+
+class Planning(Protocol):
+    """Answers questions: here, or in a process that may die of them."""
+
+    def outline(self, question: Question) -> Outline:
+        """Read a model and find its key.
+
+        Raises:
+            TunerError: the model, target or an option is refused.
+            ModelNotReadable: reading it does too much harm.
+        """
+
+    def plan(self, question: Question) -> PlanRevision:
+        """The plan that the cost model alone gives, ready to be stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A question that was understood: model read, dimensions bound, key known."""
 
@@ -53,6 +88,16 @@ class Prepared:
     def names(self) -> dict[str, list[str]]:
         """Canonical id -> the names in the model that was handed in."""
         return {id_: list(names) for id_, names in self.model.names.items()}
+
+    @property
+    def outline(self) -> Outline:
+        """What a service needs to know of it."""
+        return Outline(
+            identity=self.identity,
+            names=self.names,
+            nodes=len(self.model.graph.nodes),
+            tensors=len(self.model.graph.types),
+        )
 
     @property
     def identity(self) -> PlanIdentity:
@@ -104,6 +149,14 @@ class Planner:
             device=device,
             key=pipeline.plan_key(model, device, options),
         )
+
+    def outline(self, question: Question) -> Outline:
+        """Read a model and find its key; see `Planning`."""
+        return self.prepare(question).outline
+
+    def plan(self, question: Question) -> PlanRevision:
+        """The analytic plan of a question; see `Planning`."""
+        return self.analytic(self.prepare(question))
 
     def analytic(self, prepared: Prepared) -> PlanRevision:
         """The plan that the cost model alone gives, ready to be stored."""

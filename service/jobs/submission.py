@@ -14,19 +14,23 @@ from typing import Any, Literal, Protocol
 
 from sqlalchemy.orm import Session
 
+from service.errors import IdempotencyMismatch
 from service.jobs.planning import (
-    Planner,
-    Prepared,
+    Outline,
+    Planning,
     Question,
     first_progress,
     queue_of,
 )
 from service.settings import Settings
-from service.store import Database, blobs, graphs, jobs, plans
+from service.store import Database, audit, blobs, graphs, idempotency, jobs, plans
+from service.store.audit import AuditDraft
 from service.store.blobs import Blob
 from service.store.graphs import StoredGraph
-from service.store.jobs import Job, JobRequest
+from service.store.idempotency import Repeated
+from service.store.jobs import NORMAL_PRIORITY, Job, JobRequest
 from service.store.plans import StoredPlan
+from tuner.pipeline import resolve_target
 
 Mode = Literal["analytic", "tuned"]
 
@@ -34,7 +38,7 @@ Mode = Literal["analytic", "tuned"]
 class Queue(Protocol):
     """Where jobs are put for a worker to find."""
 
-    def enqueue(self, session: Session, job: str, queue: str) -> None:
+    def enqueue(self, session: Session, job: str, queue: str, *, priority: int) -> None:
         """Queue a job in the caller's transaction."""
 
     def require(self, session: Session, queue: str) -> None:
@@ -47,6 +51,10 @@ class Ask:
 
     Attributes:
         title: how the submitter calls the model, for people only.
+        priority: of the jobs that wait, the one with the smallest number is next.
+        repeat_key: the submitter's key for this request, made his own; empty is none.
+        actor: who asks.
+        request_id: the request that asks.
     """
 
     question: Question
@@ -54,6 +62,17 @@ class Ask:
     budget_seconds: float
     budget_trials: int
     title: str = ""
+    priority: int = NORMAL_PRIORITY
+    repeat_key: str = ""
+    actor: str = ""
+    request_id: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of all that is asked: what a repeated request must repeat."""
+        told = [self.mode, self.budget_seconds, self.budget_trials, self.priority]
+        text = json.dumps([body_fingerprint(self.question), *told])
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +91,11 @@ class Answer:
     cached: bool
 
     @property
+    def is_tuning(self) -> bool:
+        """Whether a job may still find something better."""
+        return self.job is not None and self.job.active
+
+    @property
     def state(self) -> str:
         """State of the job that tunes it, or `ready`."""
         return "ready" if self.job is None else self.job.state
@@ -83,6 +107,7 @@ class Known:
 
     key: str
     names: Mapping[str, list[str]]
+    outline: Outline
 
 
 class Submissions:
@@ -98,7 +123,7 @@ class Submissions:
         *,
         settings: Settings,
         database: Database,
-        planner: Planner,
+        planner: Planning,
         queue: Queue,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
@@ -119,18 +144,52 @@ class Submissions:
             StoreUnavailable: the database cannot be used.
             WorkerUnavailable: nobody can tune for this target.
         """
-        fingerprint = body_fingerprint(ask.question)
-        known = self._memo.get(fingerprint)
-        if known is not None:
-            answer = self._stored(ask, known)
-            if answer is not None:
-                return answer
-        prepared = self._planner.prepare(ask.question)
-        known = Known(key=prepared.key.key, names=prepared.names)
-        self._memo.put(fingerprint, known)
+        known = self._memo.get(body_fingerprint(ask.question))
+        if known is None:
+            known = self._read(ask)
+        if ask.repeat_key:
+            repeated = self._repeated(ask, known)
+            if repeated is not None:
+                return repeated
         with self._flights.alone(known.key):
-            answer = self._stored(ask, known)
-            return answer or self._planned(ask, prepared, known)
+            answer = self._stored(ask, known) or self._planned(ask, known)
+        if ask.repeat_key:
+            self._remember(ask, answer)
+        return answer
+
+    def _read(self, ask: Ask) -> Known:
+        outline = self._planner.outline(ask.question)
+        known = Known(key=outline.key, names=outline.names, outline=outline)
+        self._memo.put(body_fingerprint(ask.question), known)
+        return known
+
+    def _repeated(self, ask: Ask, known: Known) -> Answer | None:
+        """The answer to the first request with this key, as things stand now."""
+        with self._database.read() as session:
+            first = idempotency.find(session, ask.repeat_key, now=self._clock())
+            if first is None:
+                return None
+            plan = plans.find(session, first.plan_key)
+            job = jobs.find(session, first.job) if first.job else None
+        if first.fingerprint != ask.fingerprint:
+            raise IdempotencyMismatch(
+                "header Idempotency-Key",
+                "it came with another request before",
+                hint="send a new key with a new request",
+            )
+        if plan is None:
+            return None
+        return Answer(plan=plan, names=known.names, job=job, cached=True)
+
+    def _remember(self, ask: Ask, answer: Answer) -> None:
+        first = Repeated(
+            key_hash=ask.repeat_key,
+            fingerprint=ask.fingerprint,
+            plan_key=answer.plan.pointer.key,
+            job=None if answer.job is None else answer.job.id,
+        )
+        with self._database.write() as session:
+            idempotency.remember(session, first, now=self._clock())
 
     def refreshed(self, answer: Answer) -> Answer:
         """The same answer as things stand now."""
@@ -156,46 +215,51 @@ class Submissions:
             return Answer(plan=plan, names=known.names, job=job, cached=True)
         return None
 
-    def _planned(self, ask: Ask, prepared: Prepared, known: Known) -> Answer:
-        queue = queue_of(prepared.device) if ask.mode == "tuned" else None
-        if queue is not None:
+    def _planned(self, ask: Ask, known: Known) -> Answer:
+        outline = known.outline
+        queue = None
+        if ask.mode == "tuned":
+            queue = queue_of(resolve_target(outline.identity.target))
             with self._database.read() as session:
                 self._queue.require(session, queue)
-        revision = self._planner.analytic(prepared)
+        revision = self._planner.plan(ask.question)
         now = self._clock()
         with self._database.write() as session:
-            graphs.put(session, _graph(prepared, ask.title, now))
-            plans.register(session, prepared.identity, now=now)
+            graphs.put(session, _graph(outline, ask.title, now))
+            plans.register(session, outline.identity, now=now)
             plans.publish(session, known.key, revision, now=now)
             if queue is not None:
                 model = _input(ask.question)
                 blobs.put(session, (model,), now=now)
-                request = self._request(ask, prepared, queue, model.digest)
+                request = self._request(ask, outline, queue, model.digest)
                 progress = first_progress(revision)
                 made = jobs.create(session, request, now=now, progress=progress)
                 if made is not None:
-                    self._queue.enqueue(session, made.id, queue)
+                    self._queue.enqueue(session, made.id, queue, priority=ask.priority)
+                    audit.record(session, _submitted(ask, made), now=now)
             plan = plans.find(session, known.key)
             job = jobs.active(session, known.key)
         assert plan is not None, "a published plan can be found"
         return Answer(plan=plan, names=known.names, job=job, cached=False)
 
     def _request(
-        self, ask: Ask, prepared: Prepared, queue: str, input_digest: str
+        self, ask: Ask, outline: Outline, queue: str, input_digest: str
     ) -> JobRequest:
         return JobRequest(
             id=self._new_id(),
-            plan_key=prepared.key.key,
-            graph_hash=prepared.model.fingerprint,
-            target=prepared.device.id,
+            plan_key=outline.key,
+            graph_hash=outline.identity.graph_hash,
+            target=outline.identity.target,
             queue=queue,
             title=ask.title,
             input_digest=input_digest,
             input_form=ask.question.form,
             options=ask.question.options,
-            names=prepared.names,
+            names=outline.names,
             budget_seconds=ask.budget_seconds,
             budget_trials=ask.budget_trials,
+            priority=ask.priority,
+            request_id=ask.request_id,
         )
 
 
@@ -265,11 +329,21 @@ def _input(question: Question) -> Blob:
     return Blob.of(question.data, types[question.form], public=False)
 
 
-def _graph(prepared: Prepared, title: str, now: datetime) -> StoredGraph:
+def _graph(outline: Outline, title: str, now: datetime) -> StoredGraph:
     return StoredGraph(
-        hash=prepared.model.fingerprint,
+        hash=outline.identity.graph_hash,
         title=title,
-        nodes=len(prepared.model.graph.nodes),
-        tensors=len(prepared.model.graph.types),
+        nodes=outline.nodes,
+        tensors=outline.tensors,
         created_at=now,
+    )
+
+
+def _submitted(ask: Ask, job: Job) -> AuditDraft:
+    return AuditDraft(
+        actor=ask.actor,
+        action="job.submit",
+        subject=job.id,
+        request_id=ask.request_id,
+        details={"plan_key": job.request.plan_key, "target": job.request.target},
     )

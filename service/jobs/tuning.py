@@ -23,6 +23,7 @@ from service.jobs.session import (
     stored_kernels,
     stored_measurements,
 )
+from service.jobs.stopping import Stoppable, Stopped
 from service.store import Database, blobs, jobs, kernels, measurements, plans
 from service.store.errors import BrokenReference
 from service.store.jobs import EventDraft
@@ -57,12 +58,16 @@ class TuneWorkflow:
         Returns:
             The state in which the job ended.
         """
+        with structlog.contextvars.bound_contextvars(job=job_id):
+            return self._survive(job_id, step)
+
+    def _survive(self, job_id: str, step: Step) -> str:
         try:
             return self._run(job_id, step)
         except Exception as error:
             # The top loop of a worker: a job may fail, its worker goes on.
             if not isinstance(error, TunerError):
-                log.exception("job failed", job=job_id)
+                log.exception("job failed")
             told = problem_of(error, where=f"job {job_id}").document()
             return str(step("fail", lambda: self._end(job_id, "failed", error=told)))
 
@@ -86,7 +91,9 @@ class TuneWorkflow:
             if job is None:
                 ended = jobs.find(session, job_id)
                 return {"state": "cancelled" if ended is None else ended.state}
-            return {"state": "running", "known_until": measurements.last_id(session)}
+            until = measurements.last_id(session)
+        log.info("job begun", request_id=job.request.request_id)
+        return {"state": "running", "known_until": until}
 
     def _open(self, job_id: str, known_until: int) -> Tuning:
         with self.database.read() as session:
@@ -102,13 +109,19 @@ class TuneWorkflow:
         self, tuning: Tuning, batch: Json, runner: Measuring
     ) -> Callable[[], Json]:
         def measure() -> Json:
-            with self.database.read() as session:
-                job = jobs.find(session, tuning.job.id)
-            if job is None or job.cancel_requested:
-                return {"cancelled": True, "results": []}
-            return {"cancelled": False, "results": tuning.measure(batch, runner)}
+            with Stoppable(runner, lambda: self._is_cancelled(tuning.job.id)) as device:
+                try:
+                    results = tuning.measure(batch, device)
+                except Stopped:
+                    return {"cancelled": True, "results": []}
+            return {"cancelled": False, "results": results}
 
         return measure
+
+    def _is_cancelled(self, job_id: str) -> bool:
+        with self.database.read() as session:
+            job = jobs.find(session, job_id)
+        return job is None or job.cancel_requested
 
     def _storing(
         self,
@@ -164,4 +177,6 @@ class TuneWorkflow:
             job = jobs.finish(
                 session, job_id, ending, now=self.clock(), error=error, summary=summary
             )
-        return ending if job is None else job.state
+        state = ending if job is None else job.state
+        log.info("job ended", state=state)
+        return state

@@ -25,12 +25,8 @@ from service.store.heartbeats import Heartbeat
 
 log = structlog.get_logger(__name__)
 
-HEARTBEAT_SECONDS: Final = 2.0
-BEATS_PER_ROUND: Final = 10
+BEATS_PER_ROUND: Final = 3
 """Heartbeats between two looks at what other workers left."""
-
-DEAD_AFTER: Final = timedelta(seconds=15)
-"""A worker that said nothing for so long is dead."""
 
 PATIENCE_SECONDS: Final = 8.0
 """How long a stopping worker waits for the batch in flight."""
@@ -56,6 +52,8 @@ class Worker:
         self._database = database
         self._clock = clock
         self.device = settings.device
+        self._beat_seconds = settings.heartbeat_seconds
+        self._dead_after = timedelta(seconds=settings.dead_after_seconds)
         self.host = platform.node() or "localhost"
         self._target = target_of(self.device)
         self.queue = queue_of(self._target)
@@ -104,7 +102,7 @@ class Worker:
         """Leave the work at its next step and give the device back."""
         self._stopping.set()
         self._engine.stop(patience_seconds=PATIENCE_SECONDS)
-        self._pulse.join(HEARTBEAT_SECONDS * 2)
+        self._pulse.join(PATIENCE_SECONDS)
         try:
             with self._database.write() as session:
                 heartbeats.remove(session, self.name)
@@ -125,7 +123,7 @@ class Worker:
 
     def _beat_on(self) -> None:
         beats = 0
-        while not self._stopping.wait(HEARTBEAT_SECONDS):
+        while not self._stopping.wait(self._beat_seconds):
             beats += 1
             try:
                 self._beat()
@@ -136,7 +134,7 @@ class Worker:
 
     def _look_around(self) -> None:
         """Take up what dead workers left, and end what was given up."""
-        oldest = self._clock() - DEAD_AFTER
+        oldest = self._clock() - self._dead_after
         with self._database.read() as session:
             beats = heartbeats.all_workers(session)
             running = jobs.page(session, state="running", limit=1000)

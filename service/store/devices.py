@@ -135,3 +135,22 @@ def calibration(session: Session, target: str) -> Calibration | None:
         numbers=row.numbers,
         created_at=row.created_at,
     )
+
+
+def calibrations(session: Session, target: str) -> tuple[Calibration, ...]:
+    """Every calibration of a target, newest first."""
+    rows = session.scalars(
+        select(CalibrationRow)
+        .where(CalibrationRow.target == target)
+        .order_by(CalibrationRow.id.desc())
+    )
+    return tuple(
+        Calibration(
+            target=row.target,
+            host=row.host,
+            digest=row.digest,
+            numbers=row.numbers,
+            created_at=row.created_at,
+        )
+        for row in rows
+    )

@@ -16,7 +16,12 @@ Start = Callable[..., TestClient]
 
 def settings(folder: Path, **given: object) -> Settings:
     """Settings that keep everything in one folder."""
-    told = {"data_home": folder, "worker": False, "event_poll_seconds": 0.02}
+    told = {
+        "data_home": folder,
+        "worker": False,
+        "event_poll_seconds": 0.02,
+        "planner_processes": 0,  # they have tests of their own
+    }
     return Settings(**{**told, **given})  # type: ignore[arg-type]
 
 

@@ -72,7 +72,7 @@ def test_metrics_are_in_the_text_format(shared: TestClient) -> None:
     """Each line is a name, labels and a number."""
     answer = shared.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    assert 'fuseplan_jobs{state="queued"} 0' in answer.text.splitlines()
+    assert 'fuseplan_jobs{state="queued"} 0.0' in answer.text.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,14 @@ def test_the_openapi_document_is_complete(shared: TestClient) -> None:
     assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
-def test_an_address_that_others_reach_needs_a_word(tmp_path: Path) -> None:
-    """Binding wider than this host is refused unless the operator allows it."""
+def test_an_address_that_others_reach_needs_a_token(
+    start: Start, tmp_path: Path
+) -> None:
+    """Binding wider than this host is refused unless somebody has a token."""
     with pytest.raises(errors.UnsafeAddress, match="FUSEPLAN_ALLOW_REMOTE"):
-        create_app(settings(tmp_path, host="0.0.0.0"))
-    assert create_app(settings(tmp_path, host="0.0.0.0", allow_remote=True))
+        create_app(settings(tmp_path, host="0.0.0.0", tokens="off"))
+    with pytest.raises(errors.UnsafeAddress, match="no token yet"):
+        start(host="0.0.0.0")
+    assert start(host="0.0.0.0", allow_remote=True).get("/livez").status_code == 200
+    admitted = start(host="0.0.0.0", admin_token="secret")
+    assert admitted.get("/v1/jobs").status_code == 401

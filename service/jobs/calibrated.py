@@ -1,0 +1,52 @@
+"""Targets with the numbers of a stored calibration: `cpu@1a2b3c4d`, `cpu@latest`.
+
+Plain `cpu` is always the catalogue's row, on every machine. A calibrated device has
+another digest, hence other plan keys, so it is asked for by name: the id, `@`, and the
+first digits of its digest, or `latest` for the newest one in this database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from cost_model.calibration import restore
+from cost_model.device import Device
+from service.store.devices import Calibration
+from tuner import pipeline
+from tuner.errors import UnknownTarget
+
+LATEST: Final = "latest"
+
+
+def is_calibrated(target: str) -> bool:
+    """Whether a target's name asks for a calibration."""
+    return "@" in target
+
+
+def base_of(target: str) -> str:
+    """The catalogue's device behind a target's name."""
+    return target.partition("@")[0]
+
+
+def find(target: str, known: Sequence[Calibration]) -> Device:
+    """The calibrated device of this name.
+
+    Args:
+        target: such as `cpu@1a2b3c4d` or `cpu@latest`.
+        known: calibrations of the base device, newest first.
+
+    Raises:
+        UnknownTarget: there is no such device, or no such calibration of it.
+    """
+    base = pipeline.resolve_target(base_of(target))
+    wanted = target.partition("@")[2].lower()
+    for each in known:
+        if wanted == LATEST or (wanted and each.digest.startswith(wanted)):
+            return restore(base, each.numbers.get("device", {}))
+    there = ", ".join(f"{base.id}@{each.digest[:8]}" for each in known)
+    raise UnknownTarget(
+        target,
+        "this database has no such calibration",
+        hint=f"there are: {there}" if there else "make one with `fuseplan calibrate`",
+    )

@@ -1,0 +1,235 @@
+"""Why two nodes share a kernel or do not, and how two plans differ.
+
+Both work on stored bodies alone: what they say is in the plan, or follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cost_model.catalog import DEVICES
+
+Json = Mapping[str, Any]
+
+_BYTES: Final = {
+    "f64": 8,
+    "i64": 8,
+    "u64": 8,
+    "f32": 4,
+    "i32": 4,
+    "u32": 4,
+    "f16": 2,
+    "bf16": 2,
+    "i16": 2,
+    "u16": 2,
+}
+"""Size of an element; all other types have one byte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """A body, with the questions that explanations ask of it."""
+
+    body: Json
+
+    def node(self, id_: str) -> Json | None:
+        """A node of the main graph or of the one that runs once at load."""
+        for graph in ("graph", "prepare_graph"):
+            for node in self.body.get(graph, {}).get("nodes", ()):
+                if node["id"] == id_:
+                    return dict(node)
+        return None
+
+    def kernels(self, id_: str) -> list[Json]:
+        """Kernels that compute a node; it may be computed more than once."""
+        return [kernel for kernel in self.body["kernels"] if id_ in kernel["nodes"]]
+
+    def size_bytes(self, tensor: str) -> int:
+        """Bytes of a tensor; 0 when the body does not say."""
+        told = self.body["graph"]["tensors"].get(tensor)
+        if told is None:
+            return 0
+        size = _BYTES.get(told["dtype"], 1)
+        for length in told["shape"]:
+            size *= length
+        return size
+
+    def seconds(self, moved_bytes: int, launches: int) -> float | None:
+        """At least what moving bytes and starting kernels takes on the target."""
+        device = DEVICES.get(self.body["target"]["id"])
+        if device is None:
+            return None
+        moving = moved_bytes / device.dram_bytes_per_second
+        return moving + launches * device.launch_seconds
+
+    def direct(self, first: Json, second: Json) -> list[str]:
+        """Tensors that one of two nodes or kernels makes and the other one reads."""
+        forth = [name for name in first["outputs"] if name in second["inputs"]]
+        back = [name for name in second["outputs"] if name in first["inputs"]]
+        return list(dict.fromkeys((*forth, *back)))
+
+
+def has_node(body: Json, id_: str) -> bool:
+    """Whether the plan's graph has a node of this id."""
+    return _View(body=body).node(id_) is not None
+
+
+def explain(body: Json, a: str, b: str) -> dict[str, Any]:
+    """Whether two nodes share a kernel, why, and what the other choice would cost.
+
+    Args:
+        body: stored body of a plan.
+        a: canonical id of a node of it.
+        b: canonical id of another one.
+    """
+    view = _View(body=body)
+    first, second = view.node(a), view.node(b)
+    assert first is not None, "the caller looked"
+    assert second is not None, "the caller looked"
+    kernels_a, kernels_b = view.kernels(a), view.kernels(b)
+    shared = [k for k in kernels_a if k in kernels_b]
+    told = {
+        "a": {"id": a, "op": first["op"], "kernels": [k["name"] for k in kernels_a]},
+        "b": {"id": b, "op": second["op"], "kernels": [k["name"] for k in kernels_b]},
+        "fused": bool(shared),
+    }
+    if shared:
+        return {**told, **_split(view, first, second, shared[0])}
+    if not kernels_a or not kernels_b:
+        reason = "one of them runs once at load, or only renames memory: it needs no"
+        return {**told, "reason": f"{reason} kernel", "tensors": [], "other": None}
+    return {**told, **_join(view, kernels_a[0], kernels_b[0])}
+
+
+def _split(view: _View, first: Json, second: Json, kernel: Json) -> dict[str, Any]:
+    """What it would cost to cut a kernel between two of its nodes."""
+    kept = [t for t in view.direct(first, second) if t not in kernel["outputs"]]
+    moved = 2 * sum(map(view.size_bytes, kept))
+    between = "nothing lies between them directly"
+    if kept:
+        between = f"{', '.join(kept)} stays in registers and is never written"
+    return {
+        "reason": f"kernel {kernel['name']} computes both; {between}",
+        "tensors": _told(view, kept),
+        "other": {
+            "choice": "separate kernels",
+            "extra_bytes": moved,
+            "extra_launches": 1,
+            "extra_seconds": view.seconds(moved, 1),
+        },
+    }
+
+
+def _join(view: _View, first: Json, second: Json) -> dict[str, Any]:
+    """What crosses between two kernels, and what joining them would save at most."""
+    crossing = view.direct(first, second)
+    if not crossing:
+        reason = (
+            f"kernels {first['name']} and {second['name']} exchange no tensor, so that"
+            " joining them saves no traffic, at most a launch"
+        )
+        saved = 0
+    else:
+        saved = sum(_saved(view, name) for name in crossing)
+        reason = (
+            f"{', '.join(crossing)} crosses from one kernel to the other through"
+            " memory; no legal kernel that holds both was cheaper"
+        )
+    seconds = view.seconds(saved, 1)
+    return {
+        "reason": reason,
+        "tensors": _told(view, crossing),
+        "other": {
+            "choice": "one kernel",
+            "extra_bytes": -saved,
+            "extra_launches": -1,
+            "extra_seconds": None if seconds is None else -seconds,
+        },
+    }
+
+
+def _saved(view: _View, tensor: str) -> int:
+    """Bytes that need not move when one reader of a tensor joins its maker."""
+    readers = sum(tensor in kernel["inputs"] for kernel in view.body["kernels"])
+    is_output = tensor in view.body["graph"]["outputs"]
+    stays = is_output or readers > 1
+    return view.size_bytes(tensor) * (1 if stays else 2)
+
+
+def _told(view: _View, names: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"id": name, "bytes": view.size_bytes(name)} for name in names]
+
+
+_TOTALS: Final = (
+    "objective_seconds",
+    "bound_seconds",
+    "gap",
+    "traffic_bytes",
+    "peak_memory_bytes",
+)
+
+
+def differences(a: Json, b: Json) -> dict[str, Any]:
+    """How two plans differ; kernels are compared by the nodes that they compute.
+
+    Args:
+        a: stored body of a plan.
+        b: stored body of another one. If it is of another graph, only the totals
+            can be compared.
+    """
+    same_graph = a["graph"] == b["graph"]
+    told: dict[str, Any] = {
+        "same_graph": same_graph,
+        "evidence": {"a": a["evidence"], "b": b["evidence"]},
+        "differing": [
+            part for part in ("target", "toolchain", "options") if a[part] != b[part]
+        ],
+        "totals": {
+            name: {"a": a.get(name), "b": b.get(name)}
+            for name in (*_TOTALS, "kernels")
+            if name != "kernels"
+        },
+        "kernels": None,
+    }
+    told["totals"]["kernels"] = {"a": len(a["kernels"]), "b": len(b["kernels"])}
+    if same_graph:
+        told["kernels"] = _kernel_differences(a["kernels"], b["kernels"])
+    return told
+
+
+def _kernel_differences(a: list[Json], b: list[Json]) -> dict[str, Any]:
+    first, second = _by_nodes(a), _by_nodes(b)
+    both = [nodes for nodes in first if nodes in second]
+    changed = [
+        {"nodes": list(nodes), "a": _short(first[nodes]), "b": _short(second[nodes])}
+        for nodes in both
+        if _short(first[nodes]) != _short(second[nodes])
+    ]
+    return {
+        "same": len(both) - len(changed),
+        "changed": changed,
+        "only_a": [_full(first[nodes]) for nodes in first if nodes not in second],
+        "only_b": [_full(second[nodes]) for nodes in second if nodes not in first],
+    }
+
+
+def _by_nodes(kernels: list[Json]) -> dict[tuple[str, ...], Json]:
+    return {tuple(sorted(kernel["nodes"])): kernel for kernel in kernels}
+
+
+def _short(kernel: Json) -> dict[str, Any]:
+    measured = kernel.get("measurement") or {}
+    return {
+        "name": kernel["name"],
+        "family": kernel["family"],
+        "schedule": kernel["schedule"],
+        "predicted_seconds": kernel["estimate"]["seconds"],
+        "measured_seconds": measured.get("seconds"),
+        "traffic_bytes": kernel["traffic_bytes"],
+    }
+
+
+def _full(kernel: Json) -> dict[str, Any]:
+    return {"nodes": list(kernel["nodes"]), **_short(kernel)}
