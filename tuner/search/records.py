@@ -183,7 +183,7 @@ def stored_partition(
         }
         solution = solution_from(record)
         ran = {tuple(kernel["nodes"]): _ran(kernel) for kernel in kernels}
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return (solution, ran) if _fits(solution, graph) else None
 

@@ -113,6 +113,7 @@ class TuningSession:
     Attributes:
         stage: what is done now.
         winner: label of the plan that won whole; empty before any was run.
+        toolchain: of the device that measures; empty before it was asked.
     """
 
     def __init__(  # noqa: PLR0913 - what a run depends on
@@ -147,7 +148,7 @@ class TuningSession:
             seed=seed,
             clock=clock,
         )
-        self._toolchain: Mapping[str, Any] = {}
+        self.toolchain: Mapping[str, Any] = {}
         self._kernels: dict[str, KernelState] = {}
         self._costs = Costs(self.planner.pricer)
         self._ledger = Ledger(budget=budget)
@@ -227,7 +228,7 @@ class TuningSession:
         return replace(
             self._assembled(kept),
             whole=self._shown(),
-            refinement=self._refinement(kept) if self._toolchain else None,
+            refinement=self._refinement(kept) if self.toolchain else None,
         )
 
     def progress(self) -> Json:
@@ -295,7 +296,7 @@ class TuningSession:
         return ways[self.stage]()
 
     def _opening(self) -> list[Json]:
-        return [] if self._toolchain else [{"kind": "device"}, _solve("predicted")]
+        return [] if self.toolchain else [{"kind": "device"}, _solve("predicted")]
 
     def _solve_again(self) -> list[Json]:
         if self._rounds_left <= 0 or not self._may_spend():
@@ -320,10 +321,6 @@ class TuningSession:
             schedule = state.next_schedule() if state is not None else None
             if state is None or schedule is None:
                 break
-            found = self._served(state, schedule)
-            if found is not None:
-                state.take(schedule, found, loaded=True)
-                continue
             planned[state.name] = planned.get(state.name, 0) + 1
             items.append(self._item("kernel", state, schedule))
         return items
@@ -382,7 +379,7 @@ class TuningSession:
             "kind": kind,
             "kernel": state.name,
             "schedule": schedule.as_dict,
-            "key": self._key_of(state, schedule, self._toolchain),
+            "key": self._key_of(state, schedule, self.toolchain),
         }
 
     def _key_of(
@@ -396,10 +393,16 @@ class TuningSession:
             exactness=self.options.exactness,
         )
 
-    def _served(self, state: KernelState, schedule: Schedule) -> Measurement | None:
-        """What an earlier run measured with this very toolchain."""
-        key = self._key_of(state, schedule, self._toolchain)
-        return usable(self._known.get(key), toolchain_id(self._toolchain))
+    def _load(self, state: KernelState) -> None:
+        """Take over what earlier runs measured with this very toolchain."""
+        if not self._known or not self.toolchain:
+            return
+        by = toolchain_id(self.toolchain)
+        for schedule in state.study.space:
+            key = self._key_of(state, schedule, self.toolchain)
+            found = usable(self._known.get(key), by)
+            if found is not None:
+                state.take(schedule, found, loaded=True)
 
     def _may_spend(self, waiting: int = 0) -> bool:
         """Whether this stage may run another kernel beside those waiting."""
@@ -447,8 +450,8 @@ class TuningSession:
     ) -> list[Json]:
         kind = item["kind"]
         if kind == "device":
-            self._toolchain = dict(result["toolchain"])
-            return [{"type": "device", "toolchain": dict(self._toolchain)}]
+            self.toolchain = dict(result["toolchain"])
+            return [{"type": "device", "toolchain": dict(self.toolchain)}]
         if kind == "solve":
             return self._observe_solution(item["price"], result["solution"])
         if kind == "whole":
@@ -463,7 +466,7 @@ class TuningSession:
         state = self._kernels[item["kernel"]]
         schedule = Schedule.of(**item["schedule"])
         measurement = from_json(result)
-        self._mixed |= result.get("toolchain") != toolchain_id(self._toolchain)
+        self._mixed |= result.get("toolchain") != toolchain_id(self.toolchain)
         self._ledger.trials += 1
         self._ledger.kernel_seconds += float(result.get("cost_seconds", 0.0))
         state.take(schedule, measurement)
@@ -589,6 +592,7 @@ class TuningSession:
                 hints=self._neighbours.hints(form.graph, choice.family),
             )
             self._kernels[form.fingerprint] = state
+            self._load(state)
         self._costs.add(choice, state)
         return state
 

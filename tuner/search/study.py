@@ -69,6 +69,11 @@ class KernelStudy:
         self._told: dict[Schedule, float | None] = {}
 
     @property
+    def space(self) -> tuple[Schedule, ...]:
+        """Every schedule, the model's best first."""
+        return self._ranked
+
+    @property
     def space_size(self) -> int:
         """How many schedules there are."""
         return len(self._ranked)

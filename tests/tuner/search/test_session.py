@@ -2,109 +2,82 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from tests.tuner.search.conftest import made_up_seconds
-from tuner import document
-from tuner.model import Model
-from tuner.plan import Family, Options
+import pytest
+
+from tests.tuner.search.conftest import (
+    Log,
+    body_of,
+    digest_of,
+    kernel_runs,
+    made_up_seconds,
+    replay,
+    results_by_key,
+    run_to_end,
+    session_of,
+    small_model,
+    through_json,
+)
+from tuner.assembly import kernel_form, kernel_sources
+from tuner.errors import DeviceUnavailable
+from tuner.ir.graph import Region
+from tuner.model import Model, load
+from tuner.plan import GENERATED, Family, Measurement
 from tuner.runtime.null import NullRunner
-from tuner.runtime.requests import MeasureRequest
+from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
 from tuner.search.budget import Budget
 from tuner.search.session import TuningSession
 
 Json = dict[str, Any]
+Finished = tuple[TuningSession, Log]
 RunnerWith = Callable[[Callable[[MeasureRequest], float]], NullRunner]
-BUDGET = Budget(seconds=1e6, trials=80, trials_per_kernel=6)
 
 
-def no_clock() -> float:
-    """Time stands still, so that results do not depend on this machine."""
-    return 0.0
-
-
-def session(
-    model: Model, known: Mapping[str, Json] | None = None, budget: Budget = BUDGET
-) -> TuningSession:
-    """A session on the processor's model."""
-    return TuningSession(model, "cpu", Options(), budget, known, 7, clock=no_clock)
-
-
-def run(tuning: TuningSession, runner: NullRunner) -> list[tuple[Json, list[Json]]]:
-    """Tune to the end; returns batches and results as a job's memory holds them."""
-    log = []
-    while (batch := tuning.propose()) is not None:
-        results = json.loads(json.dumps(tuning.measure(batch, runner)))
-        tuning.observe(batch, results)
-        log.append((json.loads(json.dumps(batch)), results))
-    return log
-
-
-def digest(tuning: TuningSession) -> str:
-    """Digest of the session's plan."""
-    key = tuning.key
-    body = document.body(
-        tuning.plan(), target=dict(key.target), toolchain=dict(key.toolchain)
-    )
-    return document.digest(document.encode(body))
-
-
-def kernel_items(log: list[tuple[Json, list[Json]]]) -> list[tuple[str, str]]:
-    """Kernel and schedule of every run."""
-    return [
-        (item["kernel"], json.dumps(item["schedule"]))
-        for batch, _ in log
-        for item in batch["items"]
-        if item["kind"] == "kernel"
-    ]
+@pytest.fixture(scope="module")
+def finished(model: Model) -> Finished:
+    """A run that is over, and all that it proposed and observed."""
+    tuning = session_of(model)
+    return tuning, run_to_end(tuning, NullRunner(made_up_seconds))
 
 
 def test_a_replayed_run_proposes_the_same_and_ends_with_the_same_plan(
-    model: Model, runner: NullRunner
+    model: Model, finished: Finished
 ) -> None:
     """A worker that was killed resumes from stored results, wherever it stopped."""
-    first = session(model)
-    log = run(first, runner)
-    again = session(model)
-    for batch, results in log:
-        assert json.loads(json.dumps(again.propose())) == batch
-        again.observe(batch, results)
+    first, log = finished
+    again = session_of(model)
+    replay(again, log)
     assert again.propose() is None
-    assert digest(again) == digest(first)
+    assert digest_of(again) == digest_of(first)
 
 
 def test_no_kernel_is_run_twice_with_one_schedule(
     model: Model, runner: NullRunner
 ) -> None:
     """Neither repeated proposals nor equal layers cost a second run."""
-    items = kernel_items(run(session(model), runner))
+    items = kernel_runs(run_to_end(session_of(model), runner))
     assert len(items) == len(set(items)) > 0
 
 
-def test_known_results_cost_nothing(model: Model, runner: NullRunner) -> None:
+def test_known_results_cost_nothing(
+    model: Model, runner: NullRunner, finished: Finished
+) -> None:
     """What the database knows is not measured again."""
-    first = session(model)
-    log = run(first, runner)
-    known = {
-        item["key"]: result
-        for batch, results in log
-        for item, result in zip(batch["items"], results, strict=True)
-        if item["kind"] == "kernel"
-    }
-    second = session(model, known)
-    repeated = set(kernel_items(run(second, runner))) & set(kernel_items(log))
-    assert not repeated
+    _, log = finished
+    second = session_of(model, results_by_key(log))
+    assert not kernel_runs(run_to_end(second, runner))
 
 
 def test_every_kernel_of_the_plan_was_measured(
     model: Model, runner: NullRunner
 ) -> None:
     """With enough budget a plan's evidence is `measured` throughout."""
-    tuning = session(model)
-    run(tuning, runner)
+    tuning = session_of(model)
+    run_to_end(tuning, runner)
     plan = tuning.plan()
     assert str(plan.evidence) == "measured"
     assert all(kernel.measurement is not None for kernel in plan.kernels)
@@ -121,8 +94,8 @@ def test_a_kernel_that_always_fails_is_avoided(
             return math.inf
         return made_up_seconds(request)
 
-    tuning = session(model)
-    run(tuning, runner_with(seconds))
+    tuning = session_of(model)
+    run_to_end(tuning, runner_with(seconds))
     for kernel in tuning.plan().kernels:
         if kernel.family is Family.REDUCTION:
             assert len(kernel.region.nodes) == 1
@@ -130,13 +103,13 @@ def test_a_kernel_that_always_fails_is_avoided(
 
 def test_the_budget_of_trials_is_kept(model: Model, runner: NullRunner) -> None:
     """Never more kernel runs than were allowed."""
-    tuning = session(model, budget=Budget(seconds=1e6, trials=5))
-    assert len(kernel_items(run(tuning, runner))) <= 5
+    tuning = session_of(model, budget=Budget(seconds=1e6, trials=5))
+    assert len(kernel_runs(run_to_end(tuning, runner))) <= 5
 
 
 def test_a_tuned_plan_that_lost_is_not_kept(model: Model, runner: NullRunner) -> None:
     """When the unfused plan is surely faster as a whole, it is the plan."""
-    tuning = session(model)
+    tuning = session_of(model)
     while (batch := tuning.propose()) is not None:
         results = tuning.measure(batch, runner)
         if "whole" in results[0]:
@@ -152,7 +125,7 @@ def test_a_tuned_plan_that_lost_is_not_kept(model: Model, runner: NullRunner) ->
 
 def test_a_tie_keeps_the_plan_that_stands(model: Model, runner: NullRunner) -> None:
     """A tuned plan within the noise of the untuned one does not replace it."""
-    tuning = session(model)
+    tuning = session_of(model)
     while (batch := tuning.propose()) is not None:
         results = tuning.measure(batch, runner)
         if "whole" in results[0]:
@@ -163,3 +136,355 @@ def test_a_tie_keeps_the_plan_that_stands(model: Model, runner: NullRunner) -> N
         tuning.observe(batch, results)
     assert tuning.winner == "untuned"
     assert tuning.plan().whole["plan"].seconds == 1.0
+
+
+def test_a_run_killed_anywhere_ends_with_the_same_plan(
+    model: Model, runner: NullRunner, finished: Finished
+) -> None:
+    """Ten workers die in ten places; each successor repeats at most one batch."""
+    whole, log = finished
+    for place in {round(k * (len(log) - 1) / 9) for k in range(10)}:
+        successor = session_of(model)
+        replay(successor, log[:place])
+        rest = run_to_end(successor, runner)
+        assert [batch for batch, _ in rest] == [batch for batch, _ in log[place:]]
+        assert digest_of(successor) == digest_of(whole)
+
+
+def test_a_replay_solves_nothing(
+    model: Model, finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions are recorded, so the solver's clock cannot change a replay."""
+    _, log = finished
+    again = session_of(model)
+    monkeypatch.setattr(again.planner, "solve", None)
+    replay(again, log)
+    assert again.propose() is None
+
+
+def test_with_budget_enough_the_partition_is_proved(
+    model: Model, finished: Finished
+) -> None:
+    """Nothing unmeasured could win: the certificate says so, and the plan holds it."""
+    tuning, _ = finished
+    refinement = body_of(tuning)["refinement"]
+    assert refinement["measured_optimal"]
+    assert refinement["measured_gap"] == pytest.approx(0, abs=1e-6)
+    assert refinement["confidence"] == 0.95
+    assert refinement["trials"] == tuning.progress()["trials"]
+    assert tuning.progress()["measured_optimal"]
+    assert tuning.partial_reason == ""
+
+
+def test_the_proof_holds_against_the_true_times(
+    model: Model, runner: NullRunner
+) -> None:
+    """With every kernel at its true time, no partition beats the proved one."""
+    tuning = session_of(model, budget=Budget(seconds=1e6, trials=300))
+    run_to_end(tuning, runner)
+    plan = tuning.plan()
+    mine = sum(k.measurement.seconds for k in plan.kernels if k.measurement)
+
+    def true(region: Region, family: Family) -> float:
+        priced = tuning.planner.pricer.priced(region, family)
+        if priced is None:
+            return math.inf
+        form = kernel_form(model.graph, region, family)
+        state = tuning._kernels.get(form.fingerprint)
+        if state is not None and state.best is not None:
+            return state.best.measurement.seconds
+        generated = family in GENERATED
+        source = kernel_sources(form, priced.schedule)[0] if generated else None
+        return made_up_seconds(MeasureRequest(graph=form.graph, source=source))
+
+    best = tuning.planner.solve(true).partition.objective_seconds
+    assert mine <= best * (1 + 1e-9)
+
+
+def test_a_short_budget_leaves_a_stated_gap(model: Model, runner: NullRunner) -> None:
+    """What was not proved is not claimed."""
+    tuning = session_of(model, budget=Budget(seconds=1e6, trials=5))
+    run_to_end(tuning, runner)
+    refinement = body_of(tuning)["refinement"]
+    assert not refinement["measured_optimal"]
+    gap = refinement["measured_gap"]
+    assert gap is None or 0 < gap <= 1
+    assert tuning.is_exhausted
+
+
+def test_results_of_another_toolchain_are_not_served(
+    model: Model, finished: Finished
+) -> None:
+    """A driver or a device that changed measures again; null never serves cpu."""
+    known = results_by_key(finished[1])
+    other = NullRunner(made_up_seconds, toolchain="null 2")
+    log = run_to_end(session_of(model, known), other)
+    assert len(kernel_runs(log)) >= 10
+    assert not set(known) & set(results_by_key(log))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"toolchain": "another"},
+        {"seconds": "fast"},
+        {"seconds": -1.0},
+        {"low_seconds": 5.0},
+        {"contended": True},
+        {"gone": "the device is gone"},
+    ],
+)
+def test_an_invalid_entry_is_a_miss(
+    model: Model, runner: NullRunner, finished: Finished, damage: Json
+) -> None:
+    """Damaged, foreign and disturbed entries are measured again."""
+    _, log = finished
+    known = {k: {**r, **damage} for k, r in results_by_key(log).items()}
+    again = session_of(model, known)
+    results = run_to_end(again, runner)
+    assert kernel_runs(results)[:2] == kernel_runs(log)[:2]
+
+
+def test_loaded_results_are_verified_before_they_are_used(
+    model: Model, finished: Finished
+) -> None:
+    """Every loaded kernel of the plan is verified once, without timing."""
+    known = results_by_key(finished[1])
+    asked: list[MeasureRequest] = []
+
+    class Listening(NullRunner):
+        def measure(self, request: MeasureRequest) -> Measurement:
+            asked.append(request)
+            return super().measure(request)
+
+    tuning = session_of(model, known)
+    run_to_end(tuning, Listening(made_up_seconds))
+    assert asked
+    assert not any(request.timed for request in asked)
+    assert len(asked) >= len({k.fingerprint for k in tuning.plan().kernels})
+
+
+def test_a_loaded_result_that_fails_its_check_is_dropped(
+    model: Model, finished: Finished
+) -> None:
+    """The plan goes around the kernel, or takes another schedule."""
+    first, log = finished
+    victim = first.plan().kernels[0]
+    nodes = first._kernels[victim.fingerprint].form.graph.nodes
+
+    class Strict(NullRunner):
+        def measure(self, request: MeasureRequest) -> Measurement:
+            if not request.timed and request.graph.nodes == nodes:
+                return Measurement(
+                    seconds=math.inf, failure="correctness", message="differs"
+                )
+            return super().measure(request)
+
+    second = session_of(model, results_by_key(log))
+    run_to_end(second, Strict(made_up_seconds))
+    used = [(k.fingerprint, k.schedule) for k in second.plan().kernels]
+    assert (victim.fingerprint, victim.schedule) not in used
+    assert str(second.plan().evidence) == "measured"
+
+
+class Busy(NullRunner):
+    """A device that other processes disturb."""
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        """Answer, disturbed."""
+        return replace(super().measure(request), contended=True)
+
+    def measure_whole(self, request: PlanRequest) -> PlanResult:
+        """Answer, disturbed."""
+        found = super().measure_whole(request)
+        disturbed = {
+            name: replace(m, contended=True) for name, m in found.measurements.items()
+        }
+        return replace(found, measurements=disturbed)
+
+
+def test_disturbed_runs_never_win(model: Model) -> None:
+    """On a busy machine the untuned plan stays, and the run says why it is partial."""
+    tuning = session_of(model)
+    run_to_end(tuning, Busy(made_up_seconds))
+    assert tuning.winner == "untuned"
+    assert "undisturbed" in tuning.partial_reason
+    assert all(k.schedule == _first_schedule(tuning, k) for k in tuning.plan().kernels)
+    assert not body_of(tuning)["refinement"]["measured_optimal"]
+
+
+def _first_schedule(tuning: Any, kernel: Any) -> Any:
+    return tuning._kernels[kernel.fingerprint].default
+
+
+def test_a_disturbed_default_is_run_again_once(model: Model) -> None:
+    """A later, quiet run of the same schedule takes the disturbed one's place."""
+    seen: set[str] = set()
+
+    class Settling(NullRunner):
+        def measure(self, request: MeasureRequest) -> Measurement:
+            text = (
+                request.source.digest if request.source else repr(request.graph.nodes)
+            )
+            found = super().measure(request)
+            if text in seen:
+                return found
+            seen.add(text)
+            return replace(found, contended=True)
+
+    tuning = session_of(model)
+    run_to_end(tuning, Settling(made_up_seconds))
+    assert tuning.partial_reason == ""
+    assert all(
+        k.measurement and not k.measurement.contended for k in tuning.plan().kernels
+    )
+
+
+def test_every_kind_of_failure_is_lived_with(model: Model) -> None:
+    """Kernels that fail in every way are gone around; the plan is a measured one."""
+    kinds = ("compile", "runtime", "timeout", "correctness", "resources")
+
+    def failures(request: MeasureRequest) -> tuple[str, str] | None:
+        if request.source is None or len(request.graph.nodes) == 1:
+            return None
+        number = int(request.source.digest[:4], 16)
+        return (kinds[number % 5], "made up") if number % 2 else None
+
+    tuning = session_of(model)
+    told = [
+        result["failure"]
+        for _, results in run_to_end(
+            tuning, NullRunner(made_up_seconds, failures=failures)
+        )
+        for result in results
+        if result.get("failure")
+    ]
+    assert set(told) <= set(kinds)
+    assert len(set(told)) >= 2
+    plan = tuning.plan()
+    assert str(plan.evidence) == "measured"
+    assert all(k.measurement and not k.measurement.failure for k in plan.kernels)
+
+
+@pytest.mark.parametrize("lives", [2, 5, 9])
+def test_a_device_that_disappears_ends_the_run_with_what_there_is(
+    model: Model, lives: int
+) -> None:
+    """The run is over, says so, and its plan is the best known."""
+
+    class Fading(NullRunner):
+        left = lives
+
+        def measure(self, request: MeasureRequest) -> Measurement:
+            self.left -= 1
+            if self.left < 0:
+                raise DeviceUnavailable("cuda:0", "the device fell off the bus")
+            return super().measure(request)
+
+    tuning = session_of(model)
+    log = run_to_end(tuning, Fading(made_up_seconds))
+    assert tuning.is_done
+    assert "fell off the bus" in tuning.partial_reason
+    assert tuning.plan().kernels
+    later = session_of(model, results_by_key(log))
+    run_to_end(later, NullRunner(made_up_seconds))
+    assert str(later.plan().evidence) == "measured"
+
+
+def test_a_whole_run_that_somebody_kills_is_repeated(model: Model) -> None:
+    """A kill from outside says nothing of the plans."""
+
+    class Killed(NullRunner):
+        kills = 1
+
+        def measure_whole(self, request: PlanRequest) -> PlanResult:
+            if self.kills:
+                self.kills -= 1
+                lost = Measurement(
+                    seconds=math.inf, failure="runtime", message="", contended=True
+                )
+                return PlanResult(
+                    measurements=dict.fromkeys(request.programs, lost), verified=False
+                )
+            return super().measure_whole(request)
+
+    tuning = session_of(model)
+    run_to_end(tuning, Killed(made_up_seconds))
+    assert not tuning.plan().whole["plan"].failure
+    assert tuning.partial_reason == ""
+
+
+def test_the_stored_plan_stays_unless_beaten(
+    model: Model, runner: NullRunner, finished: Finished
+) -> None:
+    """A worse run of a fresh session does not replace the stored plan."""
+    stored = body_of(finished[0])
+    second = session_of(
+        model, budget=Budget(seconds=1e6, trials=2), incumbent=stored, seed=1
+    )
+    run_to_end(second, runner)
+    assert second.winner == "incumbent"
+    kernels = [(k["nodes"], k["schedule"]) for k in body_of(second)["kernels"]]
+    assert kernels == [(k["nodes"], k["schedule"]) for k in stored["kernels"]]
+
+
+@pytest.mark.parametrize("change", [{"kernels": []}, {"baselines": 3}, {}])
+def test_a_stored_plan_that_does_not_fit_is_ignored(
+    model: Model, runner: NullRunner, finished: Finished, change: Json
+) -> None:
+    """A damaged body, or one of another graph, takes no part."""
+    stored = {**body_of(finished[0]), **change} if change else {"something": "else"}
+    second = session_of(model, incumbent=stored)
+    run_to_end(second, runner)
+    assert second.winner != "incumbent"
+
+
+def test_near_shapes_give_the_second_trial(
+    model: Model, runner: NullRunner, finished: Finished
+) -> None:
+    """The best schedule of the same kernel in another size is tried, not believed."""
+    known = results_by_key(finished[1])
+    larger = load(small_model(rows=64))
+    hinted, blank = session_of(larger, known), session_of(larger)
+    log, plain = run_to_end(hinted, runner), run_to_end(blank, runner)
+    assert not set(results_by_key(log)) & set(known)
+    first = {name: runs for name, runs in _by_kernel(log).items() if len(runs) > 1}
+    other = _by_kernel(plain)
+    assert any(runs[:2] != other.get(name, [])[:2] for name, runs in first.items())
+    assert all(runs[0] == other.get(name, runs)[0] for name, runs in first.items())
+
+
+def _by_kernel(log: Any) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, schedule in kernel_runs(log):
+        found.setdefault(name, []).append(schedule)
+    return found
+
+
+def test_the_forecast_says_what_a_run_would_take(
+    model: Model, finished: Finished
+) -> None:
+    """Kernels, runs and seconds, without a device; known kernels cost one run less."""
+    told = through_json(session_of(model).forecast())
+    assert told["distinct_kernels"] == len(told["kernels"]) > 0
+    assert 0 < told["trials"] <= told["budget_trials"]
+    assert told["known_kernels"] == 0
+    assert all(row["schedules"] >= 1 for row in told["kernels"])
+    tuning, log = finished
+    again = session_of(model, results_by_key(log)).forecast(tuning.toolchain)
+    assert again["known_kernels"] == again["distinct_kernels"]
+
+
+def test_the_budget_of_seconds_is_kept(model: Model) -> None:
+    """Recorded costs end the run, with something left for whole plans."""
+    tuning = session_of(model, budget=Budget(seconds=4.0, trials=1000))
+    spent = 0.0
+    runner = NullRunner(made_up_seconds)
+    while (batch := tuning.propose()) is not None:
+        results = tuning.measure(batch, runner)
+        for item, result in zip(batch["items"], results, strict=True):
+            result["cost_seconds"] = 0.3 if item["kind"] == "kernel" else 0.0
+            spent += result["cost_seconds"]
+        tuning.observe(batch, results)
+    assert spent <= 4.0 * 0.6 + 0.3
+    assert tuning.plan().whole
