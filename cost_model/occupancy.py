@@ -41,7 +41,7 @@ def occupancy(work: Work, device: Device) -> Occupancy:
     """Resident blocks of `work` on one multiprocessor of `device`."""
     lanes = device.subgroup_threads
     block_threads = -(-max(1, work.block_threads) // lanes) * lanes
-    registers = min(work.registers_per_thread, device.max_registers_per_thread)
+    registers = min(work.registers_per_thread, _thread_limit(device, block_threads))
     excess = max(0, work.registers_per_thread - registers)
     limit, limiter = _limit(work, device, block_threads, registers)
     wanted = -(-max(1, work.blocks) // device.multiprocessors)
@@ -57,6 +57,16 @@ def occupancy(work: Work, device: Device) -> Occupancy:
         # Each register too many is stored once and loaded once, 4 bytes each.
         spill_bytes=work.spill_bytes_per_thread + 8 * excess,
     )
+
+
+def _thread_limit(device: Device, block_threads: int) -> int:
+    """Registers of a thread when one block must fit on a multiprocessor.
+
+    Source: NVIDIA, "CUDA C++ Programming Guide", launch bounds; registers are given
+    in eights.
+    """
+    share = device.registers_per_multiprocessor // block_threads
+    return min(device.max_registers_per_thread, max(share // 8 * 8, 8))
 
 
 def _limit(

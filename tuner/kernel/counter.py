@@ -9,11 +9,22 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cost_model.work import Pipe
-from tuner.ir.expr import Expr, operations
+from tuner.ir.expr import Expr, calls, operations
 from tuner.ir.types import DType
 from tuner.kernel.index import AtomKind, Guards, Index, runs
 from tuner.kernel.mapping import Mapping as Layout
-from tuner.kernel.nest import Apply, Group, Kind, Load, LoopNest, Pass, Select, Store
+from tuner.kernel.nest import (
+    Apply,
+    Constant,
+    Group,
+    Kind,
+    Load,
+    LoopNest,
+    Pass,
+    Select,
+    Store,
+)
+from tuner.kernel.registers import Pressure, registers, thread_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +32,11 @@ if TYPE_CHECKING:
     from cost_model.device import Device
 
 _BASE_REGISTERS: Final = 10
-_FREE_REGISTERS: Final = 24
+_TRIGONOMETRY: Final = frozenset({"sin", "cos", "tan"})
+_ERROR_FUNCTIONS: Final = frozenset({"erf", "tanh"})
+_COMPILER_UNROLL: Final = 4
+"""Steps of a loop that NVIDIA's compiler unrolls unasked."""
+_NARROW_BITS: Final = 32
 FEW_REGISTERS: Final = 16
 """Pointers to so many tensors are kept in registers."""
 _STEPS_IN_FLIGHT: Final = 8
@@ -253,26 +268,65 @@ class Counter:
     # Registers
 
     def registers(self) -> int:
-        """Estimate of 32-bit registers per thread from live values.
+        """Estimate of 32-bit registers per thread; see `registers`."""
+        device = self.device
+        limit = thread_limit(
+            device.registers_per_multiprocessor,
+            self.mapping.lanes * self.mapping.teams,
+            device.max_registers_per_thread,
+        )
+        found = (registers(self._pressure(each), limit) for each in self.group.plan)
+        return max(found, default=_BASE_REGISTERS)
 
-        The constants fit 220 generated kernels compiled by NVRTC 13.5 for sm_80: the
-        compiler orders loads better than the text does, so few live values matter
-        little; 80 % of the estimates lie between 0.7 and 1.5 times the truth.
-        """
-        wide = self.nest.index_bits // 32
-        pointers = 2 * min(len(self.traffic), FEW_REGISTERS)
-        peak = max((self._live(each) for each in self.group.plan), default=0)
-        live = max(peak // 4, peak - _FREE_REGISTERS)
-        return _BASE_REGISTERS + pointers + 2 * wide + live + self._kept()
+    def _pressure(self, each: Pass) -> Pressure:
+        group, mapping = self.group, self.mapping
+        computed = [group.values[number].what for number in self._computed(each)]
+        loads = [what for what in computed if isinstance(what, Load)]
+        indices = [what.index for what in loads]
+        indices += [store.index for store in each.stores]
+        called = {
+            call.function
+            for what in computed
+            if isinstance(what, Apply)
+            for call in calls(what.expression)
+        }
+        return Pressure(
+            tensors=len(self.traffic),
+            live=self._live(each),
+            kept=self._kept(),
+            steps=self._unrolled_steps(),
+            vector=mapping.vector,
+            loads=len(loads),
+            divisions=sum(_divisions(group, index) for index in indices),
+            is_row=group.kind is Kind.ROW,
+            is_column=group.kind is Kind.COLUMN,
+            is_persistent=mapping.is_persistent,
+            repeats=mapping.repeat > 1,
+            has_trigonometry=not called.isdisjoint(_TRIGONOMETRY),
+            has_error_function=not called.isdisjoint(_ERROR_FUNCTIONS),
+            is_wide=self.nest.index_bits > _NARROW_BITS,
+        )
+
+    def _unrolled_steps(self) -> int:
+        """Steps of the inner loop that a compiler unrolls, asked to or not."""
+        group, mapping = self.group, self.mapping
+        if mapping.is_persistent or group.kind is Kind.POINTWISE:
+            return mapping.items
+        steps = mapping.items
+        if group.kind is Kind.COLUMN:
+            steps = max(1, group.serial_points // mapping.teams)
+        return min(steps, max(mapping.unroll, _COMPILER_UNROLL))
 
     def _live(self, each: Pass) -> int:
         """Most registers alive at once within one walked point."""
         values = self.group.values
-        order = self._computed(each)
+        literals = {n for n, v in enumerate(values) if isinstance(v.what, Constant)}
+        order = [number for number in self._computed(each) if number not in literals]
         last: dict[int, int] = {}
         for place, number in enumerate(order):
             for need in self.group.needs(number):
-                last[need] = place
+                if need not in literals:
+                    last[need] = place
         for root in self._roots(each):
             last[root] = len(order)
         ends: dict[int, int] = {}
