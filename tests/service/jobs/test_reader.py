@@ -1,0 +1,116 @@
+"""Tests of reading models in processes that they may kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from service.errors import ModelNotReadable
+from service.jobs.planning import Planner, Question
+from service.jobs.reader import ReaderLimits, ReaderPool
+from tests.service.api.models import graph_onnx
+from tuner.errors import InvalidModel, InvalidOption, UnknownTarget
+
+
+def pool_of(**given: float) -> ReaderPool:
+    """A pool of one process."""
+    told = {"memory_bytes": 4 * 2**30, "read_seconds": 60.0, "plan_seconds": 5.0}
+    limits = ReaderLimits(**{**told, **given})  # type: ignore[arg-type]
+    return ReaderPool(processes=1, limits=limits)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ReaderPool]:
+    """One process for all tests of this module that leave it alive."""
+    made = pool_of()
+    yield made
+    made.close()
+
+
+def question(data: bytes = b"", target: str = "cpu", **options: object) -> Question:
+    """A question about the small model."""
+    return Question(
+        data=data or graph_onnx(), form="onnx", target=target, options=options
+    )
+
+
+def test_a_child_says_what_this_process_would(pool: ReaderPool) -> None:
+    """Key, names and the plan's bytes are the same."""
+    here = Planner(plan_seconds=5.0)
+    assert pool.outline(question()) == here.outline(question())
+    assert pool.plan(question()) == here.plan(question())
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (question(b"\x08\x07garbage"), InvalidModel),
+        (question(target="sm_12"), UnknownTarget),
+        (question(surprise=1), InvalidOption),
+    ],
+)
+def test_a_refusal_keeps_its_class(
+    pool: ReaderPool, asked: Question, error: type[Exception]
+) -> None:
+    """Errors of the planner come across, and the process lives on."""
+    with pytest.raises(error) as caught:
+        pool.outline(asked)
+    with pytest.raises(error) as expected:
+        Planner(plan_seconds=5.0).outline(asked)
+    assert str(caught.value) == str(expected.value)
+
+
+def test_a_process_that_dies_is_replaced() -> None:
+    """The one question fails, the next one is answered by a new process."""
+    pool = pool_of()
+    pool.outline(question())
+    [child] = pool._pool.idle
+
+    def kill() -> None:
+        time.sleep(0.3)
+        os.kill(child.process.pid, signal.SIGKILL)
+
+    os.kill(child.process.pid, signal.SIGSTOP)
+    thread = threading.Thread(target=kill)
+    thread.start()
+    with pytest.raises(ModelNotReadable, match="ended with code -9"):
+        pool.outline(question())
+    thread.join()
+    assert pool.outline(question()).nodes == 3
+    pool.close()
+
+
+def test_a_process_that_hangs_is_killed() -> None:
+    """After the time that reading may take."""
+    pool = pool_of(read_seconds=60.0)
+    pool.outline(question())
+    [child] = pool._pool.idle
+    os.kill(child.process.pid, signal.SIGSTOP)
+    hasty = ReaderLimits(memory_bytes=2**32, read_seconds=0.2, plan_seconds=1.0)
+    pool._limits = hasty
+    with pytest.raises(ModelNotReadable, match=r"longer than 0\.2 seconds"):
+        pool.outline(question())
+    assert child.process.returncode == -signal.SIGKILL
+    pool.close()
+
+
+def test_memory_is_limited() -> None:
+    """A process that wants more than it is given ends, whatever wanted it."""
+    pool = pool_of(memory_bytes=2**20)
+    with pytest.raises(ModelNotReadable):
+        pool.outline(question())
+    pool.close()
+
+
+def test_a_closed_pool_leaves_nothing_behind() -> None:
+    """Every process is gone."""
+    pool = pool_of()
+    pool.warm()
+    [child] = pool._pool.idle
+    pool.close()
+    assert child.process.returncode is not None
