@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -37,6 +37,8 @@ class KernelState:
         uses: how many launches of the partition in question are this kernel.
         results: by schedule; disturbed runs too.
         loaded: schedules whose results come from an earlier run.
+        make_study: ranks the schedules; called when more than the default is asked
+            for, because many kernels only ever run with their default.
     """
 
     form: KernelForm
@@ -44,11 +46,22 @@ class KernelState:
     default: Schedule
     predicted_seconds: float
     floor_seconds: float
-    study: KernelStudy
+    make_study: Callable[[], KernelStudy]
     uses: int = 0
     results: dict[Schedule, Measurement] = field(default_factory=dict)
     loaded: set[Schedule] = field(default_factory=set)
     retries: int = 0
+    _asked: bool = False
+    _study: KernelStudy | None = None
+
+    @property
+    def study(self) -> KernelStudy:
+        """The search over the kernel's schedules; it knows all results."""
+        if self._study is None:
+            self._study = self.make_study()
+            for schedule, measurement in self.results.items():
+                self._tell(schedule, measurement)
+        return self._study
 
     @property
     def name(self) -> str:
@@ -85,10 +98,10 @@ class KernelState:
     def is_finished(self) -> bool:
         """Whether no further run can help."""
         best = self.best
-        if self.study.exhausted:
-            return True
         near = self.floor_seconds * (1 + MARGIN)
-        return best is not None and best.measurement.seconds <= near
+        if best is not None and best.measurement.seconds <= near:
+            return True
+        return self.study.exhausted
 
     @property
     def is_hopeless(self) -> bool:
@@ -104,7 +117,7 @@ class KernelState:
             return False
         if self._was_disturbed:
             return self.retries < RETRIES
-        return not self.study.exhausted
+        return not self.results or not self.study.exhausted
 
     @property
     def _was_disturbed(self) -> bool:
@@ -127,7 +140,10 @@ class KernelState:
         return math.inf if best is None else best.measurement.seconds * ABANDON_FACTOR
 
     def next_schedule(self) -> Schedule | None:
-        """What to run next: a disturbed default again, else what the study proposes."""
+        """What to run next: the default until it ran undisturbed, then the study."""
+        if not self.results and not self._asked:
+            self._asked = True
+            return self.default
         if self.best is None and self._was_disturbed:
             self.retries += 1
             return self.default
@@ -141,6 +157,10 @@ class KernelState:
         self.loaded.discard(schedule)
         if loaded:
             self.loaded.add(schedule)
+        if self._study is not None:
+            self._tell(schedule, measurement)
+
+    def _tell(self, schedule: Schedule, measurement: Measurement) -> None:
         unusable = bool(measurement.failure) or measurement.contended
         self.study.tell(schedule, None if unusable else measurement.seconds)
 
@@ -168,19 +188,24 @@ def new_state(
     priced = price(form.graph, choice.family, device, options)
     if priced is None:
         raise InternalError(form.fingerprint, "a chosen kernel cannot be lowered")
-    predicted = predicted_schedules(form, choice.family, device, options)
-    predicted = {priced.schedule: priced.estimate.seconds, **predicted}
-    hinted = [s for s in hints if s in predicted]
-    ranked = tuple(dict.fromkeys([priced.schedule, *hinted, *predicted]))
+    first, first_seconds = priced.schedule, priced.estimate.seconds
+
+    def make_study() -> KernelStudy:
+        found = predicted_schedules(form, choice.family, device, options)
+        predicted = {first: first_seconds, **found}
+        hinted = [schedule for schedule in hints if schedule in predicted]
+        ranked = tuple(dict.fromkeys([first, *hinted, *predicted]))
+        return KernelStudy(
+            ranked, seed=seed, predicted=predicted, first=1 + len(hinted)
+        )
+
     return KernelState(
         form=form,
         family=choice.family,
-        default=priced.schedule,
-        predicted_seconds=priced.estimate.seconds,
+        default=first,
+        predicted_seconds=first_seconds,
         floor_seconds=priced.floor_seconds,
-        study=KernelStudy(
-            ranked, seed=seed, predicted=predicted, first=1 + len(hinted)
-        ),
+        make_study=make_study,
     )
 
 

@@ -114,6 +114,7 @@ class Measurer:
             return lost(error)
         return {
             **to_json(measurement),
+            "kernel": state.name,
             "toolchain": by,
             "schedule": schedule.as_dict,
             "near": near_key(state.form.graph, state.family),

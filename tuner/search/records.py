@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -112,6 +112,33 @@ def usable(record: object, toolchain: str) -> Measurement | None:
     except (KeyError, TypeError, ValueError):
         return None
     return found if sound else None
+
+
+class Known:
+    """Results of earlier runs, found by kernel.
+
+    Args:
+        records: results by measurement key, as `TuningSession.measure` returned them;
+            what is damaged is passed over.
+    """
+
+    def __init__(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        self.records = dict(records)
+        self._by_kernel: dict[str, list[tuple[str, Schedule]]] = {}
+        for key, record in self.records.items():
+            try:
+                knobs = {str(k): int(v) for k, v in record["schedule"].items()}
+                kernel = str(record["kernel"])
+            except (AttributeError, KeyError, TypeError, ValueError):
+                continue
+            self._by_kernel.setdefault(kernel, []).append((key, Schedule.of(**knobs)))
+
+    def of_kernel(
+        self, fingerprint: str
+    ) -> Iterator[tuple[str, Schedule, Mapping[str, Any]]]:
+        """Keys, schedules and records of a kernel, in the order given."""
+        for key, schedule in self._by_kernel.get(fingerprint, ()):
+            yield key, schedule, self.records[key]
 
 
 def solution_json(solution: Solution) -> Json:

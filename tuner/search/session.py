@@ -46,6 +46,7 @@ from tuner.search.measuring import Device, Measurer
 from tuner.search.near import Neighbours
 from tuner.search.records import (
     Json,
+    Known,
     from_json,
     measurement_key,
     solution_from,
@@ -135,8 +136,8 @@ class TuningSession:
         self.key = plan_key(model, self.device, options)
         self.planner = Planner(model=model, device=self.device, options=options)
         self.stage: Stage = "open"
-        self._known = dict(known or {})
-        self._neighbours = Neighbours(self._known.values())
+        self._known = Known(known or {})
+        self._neighbours = Neighbours(self._known.records.values())
         self._seed = seed
         self._incumbent = incumbent
         self._clock = clock
@@ -258,7 +259,7 @@ class TuningSession:
 
         def is_known(state: KernelState) -> bool:
             key = self._key_of(state, state.default, toolchain or {})
-            return usable(self._known.get(key), served) is not None
+            return usable(self._known.records.get(key), served) is not None
 
         return forecast.forecast(states.values(), self.budget, is_known)
 
@@ -395,13 +396,12 @@ class TuningSession:
 
     def _load(self, state: KernelState) -> None:
         """Take over what earlier runs measured with this very toolchain."""
-        if not self._known or not self.toolchain:
+        if not self.toolchain:
             return
         by = toolchain_id(self.toolchain)
-        for schedule in state.study.space:
-            key = self._key_of(state, schedule, self.toolchain)
-            found = usable(self._known.get(key), by)
-            if found is not None:
+        for key, schedule, record in self._known.of_kernel(state.name):
+            found = usable(record, by)
+            if found and key == self._key_of(state, schedule, self.toolchain):
                 state.take(schedule, found, loaded=True)
 
     def _may_spend(self, waiting: int = 0) -> bool:
