@@ -309,7 +309,8 @@ def _interval(event: Event) -> tuple[float | None, float | None]:
     """Ends of a trial's interval over its median."""
     names = ("seconds", "low_seconds", "high_seconds")
     seconds, low, high = (event.data.get(name) for name in names)
-    if event.type != "trial" or not (seconds and low and high):
+    is_sound = event.type == "trial" and not event.data.get("contended")
+    if not is_sound or not (seconds and low and high):
         return None, None
     return float(low / seconds), float(high / seconds)
 
