@@ -92,9 +92,8 @@ def feed_forward(b: Builder, name: str, x: str) -> str:
     return b.linear(f"{name}.down", halved, INNER, WIDTH)
 
 
-def encoder() -> onnx.ModelProto:
-    """The whole model, without weights."""
-    b = Builder()
+def constants(b: Builder) -> None:
+    """Shapes and factors."""
     b.constant("split_shape", [1, TOKENS, HEADS, WIDTH // HEADS], "int64")
     b.constant("join_shape", [1, TOKENS, WIDTH], "int64")
     b.constant("score_scale", (WIDTH // HEADS) ** -0.5, "float32")
@@ -104,6 +103,11 @@ def encoder() -> onnx.ModelProto:
     b.constant("lowest", -1e9, "float32")
     b.constant("mask_axes", [1, 2], "int64")
 
+
+def encoder() -> onnx.ModelProto:
+    """The whole model, without weights."""
+    b = Builder()
+    constants(b)
     table = b.weight("embedding.table", VOCABULARY, WIDTH)
     words = b.op("Gather", "embedding.words", table, "token_ids", axis=0)
     places = b.weight("embedding.positions", TOKENS, WIDTH)
