@@ -12,6 +12,7 @@ from service.cli.exits import BadArgument
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from cost_model.device import Device
     from service.jobs.planning import Prepared
     from service.settings import Settings
 
@@ -100,7 +101,8 @@ def read_model(
 
     Args:
         path: model file, or `-`.
-        target: device that the plan is for; it decides the default rule set.
+        target: device that the plan is for; it decides the default rule set. With
+            `@` and digits it is a stored calibration of that device.
         shape: words of `--shape`; they win over `shapes` of the options.
         given: the options object.
     """
@@ -113,8 +115,46 @@ def read_model(
     shapes = options.get("shapes", {})
     if said and isinstance(shapes, dict):
         options["shapes"] = {**shapes, **said}
-    question = Question(data=data, form=form_of(data), target=target, options=options)
-    return Planner(plan_seconds=1.0).prepare(question)
+    base = target.partition("@")[0]
+    question = Question(data=data, form=form_of(data), target=base, options=options)
+    prepared = Planner(plan_seconds=1.0).prepare(question)
+    return prepared if base == target else _calibrated(prepared, target)
+
+
+def _calibrated(prepared: Prepared, target: str) -> Prepared:
+    """The same question for a device with the numbers of a stored calibration."""
+    from dataclasses import replace
+
+    from tuner import pipeline
+
+    device = device_of(target)
+    key = pipeline.plan_key(prepared.model, device, prepared.options)
+    return replace(prepared, device=device, key=key)
+
+
+def device_of(target: str) -> Device:
+    """A device of the catalogue, or one with the numbers of a stored calibration.
+
+    Raises:
+        UnknownTarget: there is no such device, or no such calibration.
+    """
+    from service.jobs import calibrated
+    from tuner import pipeline
+
+    if not calibrated.is_calibrated(target):
+        return pipeline.resolve_target(target)
+    from service.store import connect, devices, schema
+
+    base = pipeline.resolve_target(calibrated.base_of(target))
+    given = settings()
+    schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
+    database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
+    try:
+        with database.read() as session:
+            known = devices.calibrations(session, base.id)
+    finally:
+        database.close()
+    return calibrated.find(target, known)
 
 
 def settings(**given: object) -> Settings:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from service.dashboard.formats import clock, count, duration, percent, ratio, size
+from service.dashboard.formats import (
+    NO_FIGURE,
+    clock,
+    count,
+    duration,
+    percent,
+    ratio,
+    size,
+)
 
 if TYPE_CHECKING:
+    from service.dashboard.accuracy import Quality
     from service.dashboard.jobs import JobLine
+    from service.dashboard.kernels import KernelRow
+    from service.dashboard.metrics import Counters
 
 Json = Mapping[str, Any]
 
@@ -103,10 +114,11 @@ def job_figures(job: JobLine) -> tuple[Figure, ...]:
     )
 
 
-def cache_figures(cache: Json) -> tuple[Figure, ...]:
+def cache_figures(cache: Json, counters: Counters) -> tuple[Figure, ...]:
     """What runs now, and what is stored."""
     jobs, plans = cache["jobs"], cache["plans"]
     ended = f"{count(jobs['succeeded'])} succeeded"
+    lookups = sum(counters.lookups.values())
     return (
         Figure(label="Running", value=count(jobs["running"])),
         Figure(label="Queued", value=count(jobs["queued"])),
@@ -122,4 +134,94 @@ def cache_figures(cache: Json) -> tuple[Figure, ...]:
             note=f"{count(plans.get('measured', 0))} measured",
         ),
         Figure(label="Measurements", value=count(cache["measurements"])),
+        Figure(
+            label="Hit rate",
+            value=percent(counters.hit_rate),
+            note=f"of {count(lookups)} lookups" if lookups else "no lookup yet",
+        ),
+    )
+
+
+def device_figures(listed: Json) -> tuple[Json, ...]:
+    """Every live worker with its device."""
+    return tuple(
+        {**worker, "target": device["id"]}
+        for device in listed["devices"]
+        for worker in device["workers"]
+    )
+
+
+def kernel_figures(row: KernelRow) -> tuple[Figure, ...]:
+    """Time, error, share and roof of one kernel."""
+    measured = Figure(label="Measured", value=duration(row.measured_seconds))
+    if row.low_seconds is not None:
+        note = f"{duration(row.low_seconds)} to {duration(row.high_seconds)}"
+        measured = Figure(label="Measured", value=measured.value, note=note)
+    return (
+        measured,
+        Figure(
+            label="Predicted",
+            value=duration(row.predicted_seconds),
+            note=f"off by {ratio(row.ratio)}" if row.ratio else "",
+        ),
+        Figure(label="Share of the plan", value=percent(row.share)),
+        Figure(
+            label="Of its roof",
+            value=percent(row.roof),
+            note=f"bound by {row.bound_by}" if row.bound_by else "",
+        ),
+        Figure(label="Traffic", value=size(row.traffic_bytes)),
+        Figure(
+            label="Registers",
+            value=count(row.registers),
+            note=f"{size(row.spill_bytes)} spilled" if row.spill_bytes else "no spills",
+        ),
+    )
+
+
+def trial_figures(trial: Json, times: Sequence[float]) -> tuple[Figure, ...]:
+    """Time of one trial, and how it stands among those of its kernel."""
+    seconds, predicted = trial["seconds"], trial["predicted_seconds"]
+    interval = ""
+    if trial["low_seconds"] and trial["high_seconds"]:
+        low, high = duration(trial["low_seconds"]), duration(trial["high_seconds"])
+        interval = f"{low} to {high}"
+    figures = [
+        Figure(label="Measured", value=duration(seconds), note=interval),
+        Figure(
+            label="Predicted",
+            value=duration(predicted),
+            note=f"off by {ratio(seconds / predicted)}"
+            if seconds and predicted
+            else "",
+        ),
+    ]
+    if seconds and times:
+        rank = sum(time < seconds for time in times) + 1
+        against = f"fastest {duration(times[0])}"
+        place = f"{rank} of {len(times)}"
+        figures.append(Figure(label="Rank of its kernel", value=place, note=against))
+    figures.append(Figure(label="Uses in the model", value=count(trial["uses"])))
+    return tuple(figures)
+
+
+def quality_figures(groups: Sequence[Quality]) -> tuple[Figure, ...]:
+    """How well all trials together were predicted."""
+    if not groups:
+        return ()
+    whole = groups[0]
+    return (
+        Figure(label="Mean error", value=percent(whole.error), note="MAPE"),
+        Figure(
+            label="Rank correlation",
+            value=NO_FIGURE if whole.rank is None else f"{whole.rank:.3f}",
+            note="Spearman",
+        ),
+        Figure(
+            label="Bias",
+            value=ratio(whole.bias),
+            note="measured over predicted",
+        ),
+        Figure(label="Within 1.5\N{MULTIPLICATION SIGN}", value=percent(whole.within)),
+        Figure(label="Trials", value=count(whole.trials)),
     )

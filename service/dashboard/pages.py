@@ -9,7 +9,9 @@ from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from service.dashboard import formats
+from service.dashboard.jobs import moment
 from service.dashboard.source import ApiProblem
+from service.dashboard.strips import strip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -49,6 +51,8 @@ class Pages:
             ratio=formats.ratio,
             count=formats.count,
             moment=_moment,
+            iso=_iso,
+            strip=strip,
         )
 
     def page(self, template: str, *, status: int = 200, **values: object) -> Response:
@@ -69,6 +73,10 @@ class Pages:
 
 def _moment(value: datetime | None) -> str:
     return value.strftime("%Y-%m-%d %H:%M:%S") if value else formats.NO_FIGURE
+
+
+def _iso(text: str | None) -> str:
+    return _moment(moment(text))
 
 
 def explaining(pages: Pages) -> type[APIRoute]:

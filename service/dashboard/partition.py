@@ -2,28 +2,31 @@
 
 Kernels stand in launch order, which is a topological order. A box is a run of
 consecutive kernels, so arrows between boxes never form a cycle. Runs are cut where
-few tensors cross: in a transformer that is between its layers.
+few tensors cross: in a transformer that is between its layers. A kernel that is opened
+alone shows its nodes: what passes between those is never written to memory.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from service.dashboard.formats import count, duration, size
+from service.dashboard.formats import duration, size
 from service.dashboard.kernels import Json, KernelRow, Names, kernel_rows, user_names
-from tuner.ir.types import DType
+from service.dashboard.tensors import Tensors, tensor_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 MAX_BOXES: Final = 300
 """What the layout does quickly enough; no view shows more."""
 
 DEFAULT_BOXES: Final = 60
 """What a person can take in before expanding anything."""
+
+MAX_CUTS: Final = 6
+"""Tensors told for one edge, the largest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +49,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrow:
-    """A tensor that one kernel writes and another reads."""
+    """A tensor that one kernel writes and another reads.
+
+    Attributes:
+        a, b: node that makes it, and a node of the reader that takes it.
+    """
 
     producer: int
     reader: int
     tensor: str
     bytes: int
+    a: str = ""
+    b: str = ""
 
 
 def partition_view(
@@ -68,13 +77,49 @@ def partition_view(
     """
     rows = kernel_rows(plan, names)
     arrows = _arrows(plan, names)
-    runs = _runs(len(rows), arrows, min(limit, MAX_BOXES), _parse(expand, len(rows)))
+    opened = _parse(expand, len(rows))
+    runs = _runs(len(rows), arrows, min(limit, MAX_BOXES), opened)
     whole = max((sum(r.seconds for r in _of(rows, run)) for run in runs), default=0.0)
+    inside = _inside(plan, names, opened, MAX_BOXES - len(runs))
     return {
         "kernels": len(rows),
         "boxes": [_box(run, _of(rows, run), whole) for run in runs],
-        "edges": _edges(runs, arrows),
+        "edges": _edges(plan, runs, arrows),
+        **inside,
     }
+
+
+def _inside(
+    plan: Json, names: Names, opened: Run | None, limit: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Nodes of a kernel that was opened alone, and what passes between them."""
+    if opened is None or opened.length != 1:
+        return {"nodes": [], "links": []}
+    wanted = plan["kernels"][opened.first]["nodes"][:limit]
+    graph = {node["id"]: node for node in plan["graph"]["nodes"]}
+    makers = {t: node for node in wanted for t in graph[node]["outputs"]}
+    types = plan["graph"]["tensors"]
+    nodes = [
+        {
+            "id": node,
+            "parent": opened.id,
+            "label": graph[node]["op"],
+            "detail": user_names((node,), names)[0],
+        }
+        for node in wanted
+    ]
+    links = [
+        {
+            "source": makers[tensor],
+            "target": node,
+            "label": size(tensor_bytes(types.get(tensor))),
+            "tensor": user_names((tensor,), names)[0],
+        }
+        for node in wanted
+        for tensor in dict.fromkeys(graph[node]["inputs"])
+        if tensor in makers
+    ]
+    return {"nodes": nodes, "links": links}
 
 
 def _of(rows: Sequence[KernelRow], run: Run) -> Sequence[KernelRow]:
@@ -85,29 +130,22 @@ def _arrows(plan: Json, names: Names) -> tuple[Arrow, ...]:
     """Every tensor that passes from a kernel to another."""
     producers: dict[str, int] = {}
     found = []
-    tensors = plan["graph"]["tensors"]
+    tensors = Tensors(plan)
     for index, kernel in enumerate(plan["kernels"]):
-        for tensor in kernel["inputs"]:
-            producer = producers.get(tensor)
-            if producer is not None:
-                found.append(
-                    Arrow(
-                        producer=producer,
-                        reader=index,
-                        tensor=user_names((tensor,), names)[0],
-                        bytes=tensor_bytes(tensors.get(tensor)),
-                    )
-                )
+        found += [
+            Arrow(
+                producer=producers[tensor],
+                reader=index,
+                tensor=user_names((tensor,), names)[0],
+                bytes=tensor_bytes(tensors.kind(tensor)),
+                a=tensors.maker(tensor),
+                b=tensors.reader(tensor, kernel["nodes"]),
+            )
+            for tensor in kernel["inputs"]
+            if tensor in producers
+        ]
         producers.update((tensor, index) for tensor in kernel["outputs"])
     return tuple(found)
-
-
-def tensor_bytes(kind: Mapping[str, Any] | None) -> int:
-    """Size of a tensor of the plan's graph; 0 when its type is not listed."""
-    if kind is None:
-        return 0
-    elements: int = math.prod(kind["shape"])
-    return DType(kind["dtype"]).bytes * elements
 
 
 def _parse(expand: str, kernels: int) -> Run | None:
@@ -198,22 +236,35 @@ def _told(row: KernelRow) -> str:
     return row.summary + (f" +{row.more}" if row.more else "")
 
 
-def _edges(runs: Sequence[Run], arrows: Iterable[Arrow]) -> list[dict[str, Any]]:
-    """One edge for each pair of boxes, with what passes along it."""
+def _edges(
+    plan: Json, runs: Sequence[Run], arrows: Iterable[Arrow]
+) -> list[dict[str, Any]]:
+    """One edge for each pair of boxes, with what passes along it through memory."""
     owner = {i: run.id for run in runs for i in range(run.first, run.last + 1)}
-    bundles: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    kernels = [kernel["name"] for kernel in plan["kernels"]]
+    bundles: dict[tuple[str, str], dict[str, Arrow]] = defaultdict(dict)
     for arrow in arrows:
         pair = (owner[arrow.producer], owner[arrow.reader])
         if pair[0] != pair[1]:
-            bundles[pair][arrow.tensor] = arrow.bytes
+            bundles[pair].setdefault(arrow.tensor, arrow)
     return [
         {
             "source": source,
             "target": target,
-            "tensors": list(tensors)[:8],
-            "label": size(sum(tensors.values())),
-            "title": f"{count(len(tensors))} tensors" if len(tensors) > 1 else "",
-            "bytes": sum(tensors.values()),
+            "label": size(sum(arrow.bytes for arrow in tensors.values())),
+            "bytes": sum(arrow.bytes for arrow in tensors.values()),
+            "tensors": len(tensors),
+            "cuts": [
+                {
+                    "tensor": arrow.tensor,
+                    "size": size(arrow.bytes),
+                    "a": arrow.a,
+                    "b": arrow.b,
+                    "from": kernels[arrow.producer],
+                    "to": kernels[arrow.reader],
+                }
+                for arrow in sorted(tensors.values(), key=lambda arrow: -arrow.bytes)
+            ][:MAX_CUTS],
         }
         for (source, target), tensors in bundles.items()
     ]

@@ -50,6 +50,24 @@ class Api:
             raise ApiProblem(answer.status_code, _document(answer))
         return dict(answer.json())
 
+    async def text(self, path: str, **query: str | int | None) -> str:
+        """A resource that is text: a kernel's source, the counters.
+
+        Raises:
+            ApiProblem: the API answers with a problem.
+        """
+        answer = await self._ask(path, query)
+        if answer.status_code >= _ERROR:
+            raise ApiProblem(answer.status_code, _document(answer))
+        return answer.text
+
+    async def find_text(self, path: str) -> str:
+        """The same, or "" where the API answers with a problem."""
+        try:
+            return await self.text(path)
+        except ApiProblem:
+            return ""
+
     async def find(self, path: str, **query: str | int | None) -> Json | None:
         """The same, or None where the API answers with a problem."""
         try:

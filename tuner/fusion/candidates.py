@@ -40,7 +40,8 @@ class Breadth:
         repeated: most units that a kernel computes again although others need them
             before it can run; None is no limit.
         optional: up to so many possible outputs every choice of outputs is tried;
-            above, all of them, all but one, and one.
+            above, all of them, all but one, and one. With 0 a kernel writes all that
+            others read.
     """
 
     repeated: int | None
@@ -50,10 +51,10 @@ class Breadth:
     def words(self) -> str:
         """The rule in one line."""
         most = "any number of" if self.repeated is None else str(self.repeated)
-        return (
-            f"of what other kernels need first, {most} units are computed again; "
-            f"every choice of up to {self.optional} outputs"
-        )
+        again = f"of what other kernels need first, {most} units are computed again"
+        if not self.optional:
+            return f"{again}; a kernel writes all that others read"
+        return f"{again}; every choice of up to {self.optional} outputs"
 
 
 BREADTHS: Final = (
@@ -61,6 +62,7 @@ BREADTHS: Final = (
     Breadth(repeated=1, optional=4),
     Breadth(repeated=1, optional=2),
     Breadth(repeated=0, optional=1),
+    Breadth(repeated=0, optional=0),
 )
 """Tried in this order; large graphs start with the second."""
 
@@ -354,7 +356,7 @@ class Space:
             return
         if wanted:
             yield wanted
-        for j in choices:
+        for j in choices if self._breadth.optional else ():
             changed = wanted ^ 1 << j
             if changed:
                 yield changed

@@ -1,107 +1,123 @@
-// The curve of the best plan so far: past events first, then live ones.
+// The curve of the best plan so far: thinned by the server, then live.
 "use strict";
 {
+  const { colour, number, unitOf, duration, text, tooltip, axis, chart, load, say } = fuseplan;
   const place = document.getElementById("history");
-  const colour = (name) =>
-    getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  const unitOf = (seconds) =>
-    seconds >= 1 ? [1, "s"] : seconds >= 1e-3 ? [1e-3, "ms"] : [1e-6, "µs"];
-  const number = (value) => Number(value.toPrecision(3)).toString();
-  const duration = (seconds) => {
-    const [scale, unit] = unitOf(seconds);
-    return `${number(seconds / scale)} ${unit}`;
-  };
+  const switches = document.querySelector(".switch");
 
-  const points = []; // [trial, seconds]
-  const marks = []; // decisions: a new partition, the whole plan's run
-  const levels = {}; // horizontal lines by name
+  let points = []; // [trial, seconds since submission, best, gap, low share, high share]
+  let marks = [];
+  const levels = {};
   if (place.dataset.unfused) levels["without fusion, predicted"] = Number(place.dataset.unfused);
   if (place.dataset.bound) levels["bound"] = Number(place.dataset.bound);
+  let drawn = null;
+  let across = new URLSearchParams(location.search).get("across") === "time" ? "time" : "trial";
 
-  place.replaceChildren();
-  const waiting = document.createElement("p");
-  waiting.className = "placeholder";
-  waiting.textContent = "No trial yet. The curve starts with the first measurement.";
-  place.append(waiting);
-  let chart = null;
+  const at = (point) => (across === "time" ? point[1] : point[0]);
+  const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+
+  // A kernel's typical interval around the curve: the median of the last trials.
+  const band = (scale) => {
+    const low = [], high = [], recent = [];
+    for (const point of points) {
+      if (point[4] && point[5]) recent.push([point[4], point[5]]);
+      if (recent.length > 25) recent.shift();
+      if (!recent.length) continue;
+      const best = point[2] / scale;
+      const below = best * median(recent.map((r) => r[0])), above = best * median(recent.map((r) => r[1]));
+      low.push([at(point), below]);
+      high.push([at(point), above - below]);
+    }
+    const line = (data, area) => ({
+      type: "line", data, stack: "band", stackStrategy: "all", step: "end", showSymbol: false, silent: true, lineStyle: { opacity: 0 }, tooltip: { show: false },
+      ...(area ? { areaStyle: { color: colour("accent"), opacity: 0.13 } } : {}),
+    });
+    return low.length ? [line(low, false), line(high, true)] : [];
+  };
 
   const options = () => {
-    const largest = Math.max(...points.map((p) => p[1]));
+    const largest = Math.max(...points.map((p) => p[2]));
+    const least = Math.min(...points.map((p) => p[2]));
     const [scale, unit] = unitOf(largest);
-    const text = { color: colour("soft"), fontFamily: getComputedStyle(document.body).fontFamily };
-    const top = largest * 1.15;
-    const shown = Object.entries(levels).filter(([, seconds]) => seconds / scale <= (top / scale) * 2.5);
+    const near = Object.entries(levels).filter(([, s]) => s <= largest * 2.8 && s >= least / 4);
     return {
-      animation: false,
-      textStyle: text,
+      animation: false, textStyle: text(),
       grid: { left: 56, right: 24, top: 32, bottom: 44 },
       tooltip: {
-        trigger: "axis",
-        renderMode: "richText",
-        backgroundColor: colour("raised"),
-        borderColor: colour("line-strong"),
-        textStyle: { color: colour("ink"), fontSize: 12 },
+        ...tooltip(), trigger: "axis",
         formatter: (items) => {
-          const trial = items[0].value[0];
-          const decided = marks.find((mark) => mark.trial === trial);
-          const line = `trial ${trial}: ${duration(items[0].value[1] * scale)}`;
-          return decided ? `${line}\n${decided.text}` : line;
+          const item = items.find((one) => one.seriesName === "best");
+          if (!item) return "";
+          const point = points[item.dataIndex];
+          const decided = marks.filter((mark) => mark.trial === point[0]).map((mark) => mark.text);
+          const gap = point[3] === null || point[3] === undefined ? "" : `, gap ${number(point[3] * 100)} %`;
+          return [`trial ${point[0]} after ${number(point[1])} s: ${duration(point[2])}${gap}`, ...decided].join("\n");
         },
       },
-      xAxis: {
-        type: "value", name: "trials", nameLocation: "middle", nameGap: 26, nameTextStyle: text,
-        min: 0, minInterval: 1, splitLine: { show: false },
-        axisLine: { lineStyle: { color: colour("line-strong") } }, axisLabel: text,
-      },
+      xAxis: axis(across === "time" ? "seconds since submission" : "trials", { type: "value", min: 0, max: "dataMax", nameGap: 26, splitLine: { show: false }, axisLabel: { ...text(), formatter: (v) => number(v), hideOverlap: true } }),
       yAxis: {
-        type: "value", name: unit, nameTextStyle: { ...text, align: "right" },
-        scale: true, max: (value) => Math.max(value.max, ...shown.map(([, s]) => (s / scale) * 1.03)),
-        min: (value) => Math.min(value.min, ...shown.map(([, s]) => (s / scale) * 0.97)),
-        axisLabel: { ...text, formatter: number, showMaxLabel: false, showMinLabel: false },
+        type: "value", name: unit, nameTextStyle: { ...text(), align: "right" }, scale: true,
+        max: (value) => Math.max(Math.min(value.max, (largest / scale) * 1.6), ...near.map(([, s]) => (s / scale) * 1.03)),
+        min: (value) => Math.min(Math.max(value.min, (least / scale) * 0.75), ...near.map(([, s]) => (s / scale) * 0.97)),
+        axisLabel: { ...text(), formatter: number, showMaxLabel: false, showMinLabel: false },
         splitLine: { lineStyle: { color: colour("line") } },
       },
-      series: [{
-        type: "line", step: "end", showSymbol: false, symbol: "circle", symbolSize: 7,
-        data: points.map(([trial, seconds]) => [trial, seconds / scale]),
-        sampling: "min", large: true,
-        lineStyle: { width: 2, color: colour("accent") }, itemStyle: { color: colour("accent") },
-        markLine: {
-          silent: true, symbol: "none",
-          lineStyle: { type: "dashed", color: colour("faint") },
-          label: {
-            position: "insideEndTop", color: colour("soft"), fontSize: 11,
-            formatter: (mark) => `${mark.name} ${duration(mark.value * scale)}`,
+      series: [
+        ...band(scale),
+        {
+          type: "line", name: "best", step: "end", showSymbol: points.length === 1, symbol: "circle", symbolSize: 7,
+          data: points.map((point) => [at(point), point[2] / scale]),
+          lineStyle: { width: 2, color: colour("accent") }, itemStyle: { color: colour("accent") }, z: 4,
+          markLine: {
+            silent: true, symbol: "none", lineStyle: { type: "dashed", color: colour("faint") },
+            label: { position: "insideEndTop", color: colour("soft"), fontSize: 11, formatter: (mark) => `${mark.name} ${duration(mark.value * scale)}` },
+            data: near.map(([name, seconds]) => ({ name, yAxis: seconds / scale })),
           },
-          data: shown.map(([name, seconds]) => ({ name, yAxis: seconds / scale })),
+          markPoint: {
+            symbol: "circle", symbolSize: 8, label: { show: false },
+            itemStyle: { color: colour("raised"), borderColor: colour("accent"), borderWidth: 2 },
+            data: marks.filter((mark) => mark.best_seconds).map((mark) => ({ coord: [across === "time" ? mark.elapsed_seconds : mark.trial, mark.best_seconds / scale], name: mark.text })),
+          },
         },
-        markPoint: {
-          symbol: "circle", symbolSize: 8, label: { show: false },
-          itemStyle: { color: colour("raised"), borderColor: colour("accent"), borderWidth: 2 },
-          data: marks.map((mark) => ({ coord: [mark.trial, mark.seconds / scale], name: mark.text })),
-        },
-      }],
+      ],
     };
   };
 
-  let drawn = false;
+  let waiting = false;
   const draw = () => {
-    drawn = false;
+    waiting = false;
     if (!points.length) return;
-    if (!chart) {
-      place.replaceChildren();
-      chart = echarts.init(place, null, { renderer: "canvas" });
-      new ResizeObserver(() => chart.resize()).observe(place);
+    if (drawn) drawn.draw();
+    else {
+      drawn = chart("history", options);
+      switches.hidden = false;
     }
-    chart.setOption(options(), true);
     const last = points[points.length - 1];
-    place.setAttribute("aria-label", `Time of the best plan: ${duration(last[1])} after ${last[0]} trials`);
+    place.dataset.points = String(points.length);
+    place.setAttribute("aria-label", `Time of the best plan: ${duration(last[2])} after ${last[0]} trials`);
   };
   const drawSoon = () => {
-    if (drawn) return;
-    drawn = true;
+    if (waiting) return;
+    waiting = true;
     requestAnimationFrame(draw);
   };
-  document.addEventListener("fuseplan:theme", drawSoon);
+
+  const press = () => {
+    for (const button of switches.querySelectorAll("button"))
+      button.setAttribute("aria-pressed", String(button.dataset.axis === across));
+  };
+  press();
+  switches.addEventListener("click", (event) => {
+    const chosen = event.target.dataset.axis;
+    if (!chosen) return;
+    across = chosen;
+    const query = new URLSearchParams(location.search);
+    if (across === "time") query.set("across", "time");
+    else query.delete("across");
+    history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+    press();
+    drawSoon();
+  });
 
   let refreshing = null;
   const refresh = () => {
@@ -112,31 +128,56 @@
     }, 700);
   };
 
+  const whole = (seconds) => {
+    const names = { unfused: "without fusion, measured", reference: "ONNX Runtime, measured", plan: "this plan, measured whole" };
+    for (const [name, label] of Object.entries(names))
+      if (seconds && seconds[name] > 0 && Number.isFinite(seconds[name])) levels[label] = seconds[name];
+    if (seconds && seconds.unfused) delete levels["without fusion, predicted"];
+  };
+
+  const started = performance.now();
+  let before = 0;
   const take = (kind, data) => {
-    const seconds = data.best_seconds;
-    if (typeof seconds === "number" && seconds > 0) {
-      points.push([data.trials ?? points.length, seconds]);
-      if (kind === "resolve" && data.changed)
-        marks.push({ trial: data.trials, seconds, text: `partition solved again: ${data.changed} kernels new` });
-      if (kind === "plan")
-        marks.push({ trial: data.trials, seconds, text: "whole plan timed" });
+    const best = data.best_seconds;
+    const elapsed = before + (performance.now() - started) / 1000;
+    if ((kind === "trial" || kind === "resolve") && best > 0) {
+      const timed = data.seconds && data.low_seconds && data.high_seconds;
+      points.push([data.trials ?? points.length, elapsed, best, data.gap ?? null, timed ? data.low_seconds / data.seconds : null, timed ? data.high_seconds / data.seconds : null]);
     }
-    if (kind === "plan" && data.seconds) {
-      const names = { unfused: "without fusion, measured", reference: "ONNX Runtime, measured" };
-      for (const [name, label] of Object.entries(names))
-        if (data.seconds[name] > 0 && Number.isFinite(data.seconds[name])) levels[label] = data.seconds[name];
+    if (kind === "resolve" && data.changed)
+      marks.push({ trial: data.trials, elapsed_seconds: elapsed, best_seconds: best, text: `partition solved again: ${data.changed} kernels new` });
+    if (kind === "plan") {
+      marks.push({ trial: data.trials, elapsed_seconds: elapsed, best_seconds: best, text: "whole plan timed" });
+      whole(data.seconds);
     }
     drawSoon();
     refresh();
   };
 
-  const stream = new EventSource(place.dataset.events);
-  for (const kind of ["state", "trial", "resolve", "plan"])
-    stream.addEventListener(kind, (event) => take(kind, JSON.parse(event.data)));
-  stream.addEventListener("done", (event) => {
-    stream.close();
-    take("done", JSON.parse(event.data));
-    if (!points.length) waiting.textContent = "This job ended before its first measurement.";
-    setTimeout(() => (place.dataset.over = "yes"), 1500);
-  });
+  const follow = (after) => {
+    const stream = new EventSource(`${place.dataset.events}?after=${after}`);
+    for (const kind of ["state", "trial", "resolve", "plan"])
+      stream.addEventListener(kind, (event) => take(kind, JSON.parse(event.data)));
+    stream.addEventListener("done", (event) => {
+      stream.close();
+      take("done", JSON.parse(event.data));
+      if (!points.length) say(place, "This job ended before its first measurement.");
+      setTimeout(() => (place.dataset.over = "yes"), 1500);
+    });
+  };
+
+  const start = async () => {
+    const told = await load(place);
+    if (!told) return;
+    points = told.points;
+    marks = told.marks;
+    whole(told.whole_seconds);
+    if (points.length) {
+      before = points[points.length - 1][1];
+      draw();
+    } else if (place.dataset.over === "yes") say(place, "This job ended before its first measurement.");
+    else say(place, "No trial yet. The curve starts with the first measurement.");
+    if (place.dataset.over !== "yes") follow(told.after);
+  };
+  start();
 }

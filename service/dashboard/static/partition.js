@@ -1,18 +1,54 @@
-// The partition graph: boxes by dagre, details beside it, runs open on a click.
+// The partition graph: boxes by dagre, why an arrow was cut, runs and kernels that open.
 "use strict";
 {
   const place = document.getElementById("partition");
   const detail = document.getElementById("partition-detail");
-  const colour = (name) =>
-    getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const hint = detail.firstElementChild;
+  const { colour } = fuseplan;
   let graph = null;
-  let opened = "";
+  let view = null;
+  let opened = new URLSearchParams(location.search).get("expand") ?? "";
 
   const element = (tag, text, kind) => {
     const made = document.createElement(tag);
     if (text !== undefined) made.textContent = text;
     if (kind) made.className = kind;
     return made;
+  };
+  const press = (text, act, kind) => {
+    const button = element("button", text, kind);
+    button.type = "button";
+    button.addEventListener("click", act);
+    return button;
+  };
+  const link = (text, href) => {
+    const made = element("a", text);
+    made.href = href;
+    return made;
+  };
+  const pairs = (facts) => {
+    const list = element("dl", undefined, "pairs");
+    for (const [name, value] of facts) list.append(element("dt", name), element("dd", value));
+    return list;
+  };
+  const shorten = (text) => (text.length > 28 ? `${text.slice(0, 27)}…` : text);
+
+  const page = (rest, query) => {
+    if (place.dataset.job) query.set("job", place.dataset.job);
+    const text = query.toString();
+    return place.dataset.source.replace(/partition$/, rest) + (text ? `?${text}` : "");
+  };
+  const kernelPage = (name) => page(`kernels/${name}`, new URLSearchParams());
+  const whyPage = (a, b, part) => page("explain", new URLSearchParams(part ? { a, b, part: "1" } : { a, b }));
+  const address = () => page("partition", new URLSearchParams(opened ? { expand: opened } : {}));
+
+  // What is looked at stands in the address, so that a link shows the same.
+  const keep = (name, value) => {
+    const query = new URLSearchParams(location.search);
+    if (value) query.set(name, value);
+    else query.delete(name);
+    if (name === "expand") query.delete("edge");
+    history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}${location.hash}`);
   };
 
   const style = () => [
@@ -29,6 +65,20 @@
       },
     },
     { selector: "node[?run]", style: { "border-style": "double", "border-width": 4 } },
+    {
+      selector: "node[?inner]",
+      style: {
+        width: 108, height: 26, "border-width": 1, "border-color": colour("line-strong"), "background-color": colour("ground"),
+        label: (n) => n.data("label"), "font-size": 10, "text-max-width": 100,
+      },
+    },
+    {
+      selector: ":parent",
+      style: {
+        "background-color": colour("tint"), "background-opacity": 0.7, "border-width": 1.5, padding: 14,
+        "text-valign": "top", "text-halign": "center", "text-margin-y": -4, label: (n) => `${n.data("label")}   ${n.data("time")}`,
+      },
+    },
     { selector: "node:selected", style: { "background-color": colour("tint"), "border-width": 3 } },
     {
       selector: "edge",
@@ -40,76 +90,124 @@
         "min-zoomed-font-size": 7,
       },
     },
-    { selector: "edge.near", style: { "line-color": colour("accent"), "target-arrow-color": colour("accent"), width: 2 } },
+    // What was cut goes through memory: a broken line. What was kept stays in registers.
+    { selector: "edge[?cut]", style: { "line-style": "dashed", "line-dash-pattern": [6, 3], "line-color": colour("faint"), "target-arrow-color": colour("faint"), width: (e) => 1.2 + 2.2 * Math.sqrt(e.data("part")) } },
+    { selector: "edge[?kept]", style: { "line-color": colour("good"), "target-arrow-color": colour("good"), width: 1.4, label: "" } },
+    { selector: "edge.near", style: { "line-color": colour("accent"), "target-arrow-color": colour("accent") } },
+    { selector: "edge:selected", style: { "line-color": colour("accent"), "target-arrow-color": colour("accent"), width: 3.5, color: colour("ink") } },
   ];
 
-  const shorten = (text) => (text.length > 28 ? `${text.slice(0, 27)}…` : text);
-
-  const address = () => {
-    const query = new URLSearchParams();
-    if (opened) query.set("expand", opened);
-    if (place.dataset.job) query.set("job", place.dataset.job);
-    return `${place.dataset.source}?${query}`;
+  const clear = () => {
+    graph.elements().unselect();
+    graph.edges().removeClass("near");
   };
 
-  const pairs = (facts) => {
-    const list = element("dl", undefined, "pairs");
-    for (const [name, value] of facts) list.append(element("dt", name), element("dd", value));
-    return list;
-  };
-
-  const explain = (node) => {
+  const describe = (node) => {
     const data = node.data();
-    const facts = [
-      ["Family", data.family],
-      ["Time", `${data.time} ${data.measured ? "measured" : "predicted"}`],
-    ];
-    const incoming = node.incomers("edge").map((e) => e.data("label"));
-    const outgoing = node.outgoers("edge").map((e) => e.data("label"));
-    if (incoming.length) facts.push(["Reads", incoming.join(", ")]);
-    if (outgoing.length) facts.push(["Passes on", outgoing.join(", ")]);
+    if (data.inner) {
+      detail.replaceChildren(element("h3", data.label), element("p", data.detail, "muted"),
+        element("p", "A node inside the opened kernel. Choose a green arrow to see what keeping it saves."));
+      return;
+    }
+    const facts = [["Family", data.family], ["Time", `${data.time} ${data.measured ? "measured" : "predicted"}`]];
     if (data.ops) facts.push(["Operators", data.ops]);
     detail.replaceChildren(element("h3", data.label), element("p", data.detail, "muted"), pairs(facts));
-    if (data.run) {
-      const button = element("button", `Open ${data.kernels} kernels`);
-      button.type = "button";
-      button.addEventListener("click", () => open(data.id));
-      detail.append(button);
-    } else if (document.getElementById(data.label)) {
-      const link = element("a", "Row in the kernel table");
-      link.href = `#${data.label}`;
-      detail.append(link);
+    const cuts = node.union(node.children()).connectedEdges("[?cut]").toArray().slice(0, 12);
+    if (cuts.length) {
+      const list = element("ul", undefined, "cuts");
+      for (const edge of cuts) {
+        const isIn = edge.target().id() === node.id() || edge.target().data("parent") === node.id();
+        const item = element("li");
+        item.append(press(`${isIn ? `from ${edge.data("from")}` : `to ${edge.data("to")}`}, ${edge.data("label")}: why not fused?`, () => chooseEdge(edge), "quiet"));
+        list.append(item);
+      }
+      detail.append(element("h4", "Cuts around it"), list);
     }
+    const actions = element("p", undefined, "actions");
+    const isOpen = opened === data.id;
+    actions.append(press(isOpen ? "Close it" : data.run ? `Open ${data.kernels} kernels` : "Show its nodes", () => open(isOpen ? "" : data.id)));
+    if (!data.run) actions.append(link("Kernel page", kernelPage(data.label)));
+    if (!data.run && document.getElementById(data.label)) actions.append(link("Row in the table", `#${data.label}`));
+    detail.append(actions);
   };
 
   const choose = (node) => {
-    graph.elements().unselect();
-    graph.edges().removeClass("near");
+    clear();
     node.select();
     node.connectedEdges().addClass("near");
-    explain(node);
+    describe(node);
+    keep("edge", "");
   };
 
-  const hint = detail.firstElementChild;
+  // The explanation is a fragment of our own page: the server escaped everything in it.
+  const why = async (part, cut) => {
+    part.replaceChildren(element("p", "Asking …", "muted"));
+    const answer = await fetch(whyPage(cut.a, cut.b, true));
+    if (!answer.ok) {
+      part.replaceChildren(element("p", `There is no answer (HTTP ${answer.status}).`, "muted"));
+      return;
+    }
+    const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+    part.replaceChildren(...parsed.body.childNodes, link("As a page", whyPage(cut.a, cut.b, false)));
+  };
+
+  const chooseEdge = (edge) => {
+    clear();
+    edge.select();
+    const cuts = edge.data("cuts");
+    const [first] = cuts;
+    const said = edge.data("cut")
+      ? `${edge.data("label")} from ${first.from} to ${first.to}: written to memory, and read again.`
+      : `${edge.data("label")} stay in registers inside ${first.from}.`;
+    detail.replaceChildren(element("h3", edge.data("cut") ? "Why not fused?" : "Why fused?"), element("p", said, "muted"));
+    const part = element("div");
+    if (cuts.length > 1) {
+      const list = element("select");
+      list.setAttribute("aria-label", "Tensor");
+      cuts.forEach((cut, i) => {
+        const option = element("option", `${cut.tensor} (${cut.size}), ${cut.from} to ${cut.to}`);
+        option.value = String(i);
+        list.append(option);
+      });
+      list.addEventListener("change", () => why(part, cuts[list.value]));
+      detail.append(list);
+    }
+    detail.append(part);
+    if (first.a && first.b) why(part, first);
+    else part.replaceChildren(element("p", "The ends of this tensor are not in the plan.", "muted"));
+    keep("edge", `${first.a}~${first.b}`);
+  };
+
   const open = (id) => {
     opened = id;
+    keep("expand", id);
     detail.replaceChildren(hint);
     load();
+  };
+
+  const picture = (kind) => {
+    const name = `partition-${place.dataset.source.split("/")[2].slice(0, 12)}`;
+    if (kind === "json") {
+      fuseplan.save(new Blob([JSON.stringify(view, null, 1)], { type: "application/json" }), `${name}.json`);
+      return;
+    }
+    graph.png({ output: "blob-promise", full: true, scale: 2, maxWidth: 6000, maxHeight: 6000, bg: colour("raised") })
+      .then((blob) => fuseplan.save(blob, `${name}.png`));
   };
 
   const tools = () => {
     const bar = element("div", undefined, "graph-tools");
     const add = (text, label, act) => {
-      const button = element("button", text);
-      button.type = "button";
+      const button = press(text, act);
       button.setAttribute("aria-label", label);
-      button.addEventListener("click", act);
       bar.append(button);
     };
-    if (opened) add("Close", "Close the opened run", () => open(""));
+    if (opened) add("Close", "Close what was opened", () => open(""));
     add("+", "Zoom in", () => zoom(1.3));
     add("−", "Zoom out", () => zoom(1 / 1.3));
     add("Fit", "Show the whole graph", () => graph.fit(undefined, 24));
+    add("PNG", "Download the drawing as PNG", () => picture("png"));
+    add("JSON", "Download boxes and arrows as JSON", () => picture("json"));
     return bar;
   };
 
@@ -124,14 +222,42 @@
     graph.fit(undefined, 24);
     if (graph.zoom() >= 0.75) return;
     graph.zoom(1);
-    const focus = opened
-      ? graph.nodes().filter((n) => Number(n.id().split("-")[0]) >= Number(opened.split("-")[0]))[0]
-      : graph.nodes().roots()[0] ?? graph.nodes()[0];
+    const inner = graph.nodes("[?inner]");
+    const focus = inner.length ? inner[0]
+      : opened ? graph.nodes().filter((n) => Number(n.id().split("-")[0]) >= Number(opened.split("-")[0]))[0]
+        : graph.nodes().roots()[0] ?? graph.nodes()[0];
     graph.center(focus);
-    graph.panBy({ x: 0, y: 40 - focus.renderedPosition().y });
+    graph.panBy({ x: 0, y: 70 - focus.renderedPosition().y });
   };
 
-  const show = (view) => {
+  // Inside an opened kernel arrows end at nodes: with arrows to groups dagre has no ranks.
+  const elements = () => {
+    const most = Math.max(1, ...view.edges.map((edge) => edge.bytes));
+    const inner = new Set(view.nodes.map((node) => node.id));
+    const group = view.nodes.length ? view.nodes[0].parent : "";
+    const end = (box, node, isFrom) =>
+      box !== group ? box : inner.has(node) ? node : view.nodes[isFrom ? view.nodes.length - 1 : 0].id;
+    const cut = (edge, i) => ({
+      data: {
+        ...edge, id: `e${i}`, cut: true, part: edge.bytes / most,
+        source: end(edge.source, edge.cuts[0].a, true), target: end(edge.target, edge.cuts[0].b, false),
+        from: edge.cuts[0].from, to: edge.cuts[0].to,
+      },
+    });
+    const kept = (line, i) => {
+      const kernel = view.boxes.find((box) => box.id === group).label;
+      const told = { tensor: line.tensor, size: line.label, a: line.source, b: line.target, from: kernel, to: kernel };
+      return { data: { ...line, id: `l${i}`, kept: true, cuts: [told] } };
+    };
+    return [
+      ...view.boxes.map((box) => ({ data: { ...box, short: shorten(box.detail), run: typeof box.kernels === "number" } })),
+      ...view.nodes.map((node) => ({ data: { ...node, inner: true } })),
+      ...view.edges.map(cut),
+      ...view.links.map(kept),
+    ];
+  };
+
+  const show = () => {
     if (graph) graph.destroy();
     place.replaceChildren();
     if (!view.boxes.length) {
@@ -141,21 +267,21 @@
     const canvas = element("div", undefined, "graph");
     place.append(canvas, tools());
     graph = cytoscape({
-      container: canvas,
-      elements: [
-        ...view.boxes.map((box) => ({
-          data: { ...box, short: shorten(box.detail), run: typeof box.kernels === "number" },
-        })),
-        ...view.edges.map((edge, i) => ({ data: { ...edge, id: `e${i}` } })),
-      ],
-      style: style(),
+      container: canvas, elements: elements(), style: style(),
       layout: { name: "dagre", rankDir: "TB", nodeSep: 24, rankSep: 44, animate: false },
       minZoom: 0.05, maxZoom: 2.5, boxSelectionEnabled: false,
     });
     look();
     graph.on("tap", "node", (event) => choose(event.target));
-    graph.on("dbltap", "node[?run]", (event) => open(event.target.id()));
-    place.dataset.boxes = String(view.boxes.length);
+    graph.on("tap", "edge", (event) => chooseEdge(event.target));
+    graph.on("dbltap", "node", (event) => { if (!event.target.data("inner")) open(event.target.id()); });
+    place.dataset.boxes = String(view.boxes.length + view.nodes.length);
+    const asked = new URLSearchParams(location.search).get("edge");
+    const edge = asked && graph.edges().filter((e) => e.data("cuts").some((cut) => `${cut.a}~${cut.b}` === asked))[0];
+    if (edge) {
+      chooseEdge(edge);
+      graph.center(edge);
+    }
   };
 
   const load = async () => {
@@ -163,7 +289,8 @@
     try {
       const answer = await fetch(address());
       if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
-      show(await answer.json());
+      view = await answer.json();
+      show();
     } catch (error) {
       place.replaceChildren(element("p", `The partition could not be loaded (${error.message}). Reload the page to try again.`, "placeholder"));
     } finally {
@@ -171,17 +298,23 @@
     }
   };
 
+  // Arrow keys walk the boxes, w walks the arrows at one and asks about each.
   place.addEventListener("keydown", (event) => {
-    if (!graph) return;
+    if (!graph || event.target.closest(".graph-tools")) return;
     const nodes = graph.nodes();
-    const at = nodes.indexOf(nodes.filter(":selected")[0] ?? nodes[0]);
-    const chosen = nodes.filter(":selected").length > 0;
+    const selected = nodes.filter(":selected")[0];
+    const at = selected ? nodes.indexOf(selected) : -1;
     const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
     if (step) {
-      const next = nodes[chosen ? Math.min(nodes.length - 1, Math.max(0, at + step)) : 0];
+      const next = nodes[Math.min(nodes.length - 1, Math.max(0, at + step))];
       choose(next);
       graph.center(next);
-    } else if (event.key === "Enter" && chosen && nodes[at].data("run")) open(nodes[at].id());
+    } else if (event.key === "w") {
+      const held = graph.edges(":selected")[0];
+      const box = selected ?? held?.source();
+      const edges = box ? box.connectedEdges() : graph.edges();
+      if (edges.length) chooseEdge(edges[held ? (edges.indexOf(held) + 1) % edges.length : 0]);
+    } else if (event.key === "Enter" && selected && !selected.data("inner")) open(selected.id());
     else if (event.key === "Escape" && opened) open("");
     else if (event.key === "+") zoom(1.3);
     else if (event.key === "-") zoom(1 / 1.3);

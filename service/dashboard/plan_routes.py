@@ -1,0 +1,308 @@
+"""Pages of a plan: kernels, partition, roofline, one kernel, why, and what differs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import Query, Response
+from fastapi.responses import JSONResponse, RedirectResponse
+
+from service.dashboard.differences import (
+    MAX_LINES,
+    against_no_fusion,
+    pairings,
+    total,
+    totals,
+)
+from service.dashboard.explanations import explanation
+from service.dashboard.figures import kernel_figures, plan_figures
+from service.dashboard.formats import count, duration, size
+from service.dashboard.highlight import highlight
+from service.dashboard.kernels import KernelRow, baseline_rows, kernel_rows
+from service.dashboard.pages import HEADERS
+from service.dashboard.partition import DEFAULT_BOXES, MAX_BOXES, partition_view
+from service.dashboard.roofline import roofline_view
+from service.dashboard.shared import (
+    Json,
+    Names,
+    find_kernel,
+    find_names,
+    find_plan,
+    new_router,
+    pages,
+)
+from service.dashboard.source import Api, ApiDep
+from service.dashboard.tensors import flows
+
+Order = Literal["launch", "time", "ratio", "roof", "traffic"]
+JobId = Annotated[str, Query(max_length=100)]
+
+PAGE_KERNELS: Final = 200
+"""Kernels in one table; more are on the next page, so that a page stays small."""
+
+MAX_TRIALS: Final = 40
+"""Trials of one kernel that its page shows, the fastest first."""
+
+MAX_SOURCE: Final = 200_000
+"""Characters of source that a page shows; the whole text is one link away."""
+
+router = new_router()
+
+
+def plan_values(plan: Json, names: Names, order: Order, start: int) -> dict[str, Any]:
+    """What the tables of a plan show."""
+    rows = _sorted(kernel_rows(plan, names), order)
+    return {
+        "plan": plan,
+        "figures": plan_figures(plan),
+        "rows": rows[start : start + PAGE_KERNELS],
+        "row_count": len(rows),
+        "page_rows": PAGE_KERNELS,
+        "start": start,
+        "order": order,
+        "baselines": baseline_rows(plan),
+        "largest_share": max((row.share for row in rows), default=0.0) or 1.0,
+        "has_measured": any(row.measured_seconds is not None for row in rows),
+    }
+
+
+def _sorted(rows: tuple[KernelRow, ...], order: Order) -> tuple[KernelRow, ...]:
+    """Rows with what matters most first; launch order breaks ties."""
+    match order:
+        case "launch":
+            return rows
+        case "time":
+            return tuple(sorted(rows, key=lambda row: -row.seconds))
+        case "ratio":
+            return tuple(sorted(rows, key=lambda row: -(row.ratio or 0)))
+        case "roof":
+            return tuple(sorted(rows, key=lambda row: row.roof or 0))
+        case "traffic":
+            return tuple(sorted(rows, key=lambda row: -row.traffic_bytes))
+
+
+@router.get("/plans")
+async def open_plan(
+    api: ApiDep, key: Annotated[str, Query(max_length=100)] = ""
+) -> Response:
+    """Go to the plan whose key was typed in; without a key, to the list."""
+    wanted = key.strip().lower()
+    if not wanted:
+        return RedirectResponse("/cache", status_code=303)
+    await find_plan(api, wanted)
+    return RedirectResponse(f"/plans/{wanted}", status_code=303)
+
+
+@router.get("/plans/{key}")
+async def plan_page(
+    api: ApiDep,
+    key: str,
+    order: Order = "launch",
+    start: Annotated[int, Query(ge=0)] = 0,
+) -> Response:
+    """The best stored plan of a key, in canonical ids."""
+    plan = await find_plan(api, key)
+    origin = await api.find(f"/v1/plans/{key}/revisions")
+    values = plan_values(plan, {}, order, start)
+    return pages.page(
+        "plan.html", section="cache", key=key, job_id="", origin=origin, **values
+    )
+
+
+@router.get("/plans/{key}/partition")
+async def plan_partition(
+    api: ApiDep,
+    key: str,
+    limit: Annotated[int, Query(ge=3, le=MAX_BOXES)] = DEFAULT_BOXES,
+    expand: Annotated[str, Query(max_length=30)] = "",
+    job: JobId = "",
+) -> Response:
+    """Boxes and arrows of a plan; with a job, in the names of its submitter."""
+    plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
+    return _json(partition_view(plan, names, limit=limit, expand=expand))
+
+
+@router.get("/plans/{key}/roofline")
+async def roofline_page(api: ApiDep, key: str, job: JobId = "") -> Response:
+    """Each kernel under the roofs of its device."""
+    plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
+    device = await api.find(f"/v1/devices/{plan['target']['id']}")
+    rows = _sorted(kernel_rows(plan, names), "time")
+    return pages.page(
+        "roofline.html",
+        section="jobs" if job else "cache",
+        key=key,
+        job_id=job,
+        plan=plan,
+        device=device,
+        rows=rows[:PAGE_KERNELS],
+        row_count=len(rows),
+        has_measured=any(row.measured_seconds is not None for row in rows),
+        largest_share=max((row.share for row in rows), default=0.0) or 1.0,
+    )
+
+
+@router.get("/plans/{key}/roofline.json")
+async def roofline_data(api: ApiDep, key: str, job: JobId = "") -> Response:
+    """Roofs and points of the drawing."""
+    plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
+    device = await api.find(f"/v1/devices/{plan['target']['id']}")
+    numbers = (device or {}).get("numbers") or {}
+    base = f"/plans/{key}/kernels/"
+    return _json(roofline_view(kernel_rows(plan, names), numbers, base))
+
+
+@router.get("/plans/{key}/kernels/{name}")
+async def kernel_page(
+    api: ApiDep,
+    key: str,
+    name: str,
+    job: JobId = "",
+    language: Literal["opencl", "cuda", ""] = "",
+) -> Response:
+    """One kernel: what it does, what it costs and why, its trials and its source."""
+    plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
+    kernel = find_kernel(plan, name)
+    rows = kernel_rows(plan, names)
+    at = next(i for i, row in enumerate(rows) if row.name == name)
+    reads, writes = flows(plan, kernel, names)
+    trials = await _trials(api, key, job, kernel)
+    return pages.page(
+        "kernel.html",
+        section="jobs" if job else "cache",
+        key=key,
+        job_id=job,
+        plan=plan,
+        kernel=kernel,
+        row=rows[at],
+        before=rows[at - 1].name if at else "",
+        after=rows[at + 1].name if at + 1 < len(rows) else "",
+        figures=kernel_figures(rows[at]),
+        reads=reads,
+        writes=writes,
+        **trials,
+        **await _source(api, kernel, language),
+    )
+
+
+async def _source(api: Api, kernel: Json, language: str) -> dict[str, Any]:
+    """The text in the language asked for, else in the one that this target runs."""
+    digests: Mapping[str, str] = kernel.get("sources") or {}
+    chosen = language if language in digests else next(iter(sorted(digests)), "")
+    if not language and "opencl" in digests:
+        chosen = "opencl"
+    address = f"/v1/blobs/sha256/{digests[chosen]}" if chosen else ""
+    text = await api.find_text(address) if address else ""
+    return {
+        "languages": sorted(digests),
+        "language": chosen,
+        "source_address": address,
+        "source_lines": highlight(text[:MAX_SOURCE]) if text else (),
+        "source_is_cut": len(text) > MAX_SOURCE,
+    }
+
+
+async def _trials(api: Api, key: str, job: str, kernel: Json) -> dict[str, Any]:
+    """Trials of a kernel in the job that found its plan, and the samples of its own."""
+    found: dict[str, Any] = {
+        "trials": (),
+        "trial_count": 0,
+        "own": None,
+        "trial_job": "",
+    }
+    if not job:
+        origin = await api.find(f"/v1/plans/{key}/revisions")
+        runs = [one["job"] for one in (origin or {}).get("revisions", ())]
+        job = next((one for one in reversed(runs) if one), "")
+    if not job:
+        return found
+    listed = await api.find(
+        f"/v1/jobs/{job}/trials", kernel=kernel.get("fingerprint") or "?", sample=1000
+    )
+    if listed is None or not listed["trials"]:
+        return found
+    ordered = sorted(listed["trials"], key=lambda one: one["seconds"] or float("inf"))
+    own = next((one for one in ordered if one["schedule"] == kernel["schedule"]), None)
+    detail = own and await api.find(f"/v1/jobs/{job}/trials/{own['number']}")
+    return {
+        "trials": ordered[:MAX_TRIALS],
+        "trial_count": listed["total"],
+        "own": detail,
+        "trial_job": job,
+    }
+
+
+Node = Annotated[str, Query(min_length=1, max_length=500)]
+
+
+@router.get("/plans/{key}/explain")
+async def explain_page(
+    api: ApiDep, key: str, a: Node, b: Node, job: JobId = "", part: bool = False
+) -> Response:
+    """Why two nodes share a kernel, or do not, and what the other choice would cost."""
+    plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
+    answer = await api.get(f"/v1/plans/{key}/explain", a=a, b=b)
+    told = explanation(plan, answer, names)
+    template = "_explain.html" if part else "explain.html"
+    return pages.page(
+        template, section="jobs" if job else "cache", key=key, job_id=job, told=told
+    )
+
+
+@router.get("/plans/{key}/diff")
+async def diff_page(
+    api: ApiDep,
+    key: str,
+    other: Annotated[str, Query(max_length=100)] = "",
+    job: JobId = "",
+) -> Response:
+    """A plan beside another one; without one, beside no fusion."""
+    plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
+    wanted = other.strip().lower()
+    origin = await api.find(f"/v1/plans/{key}/revisions")
+    graph = (origin or {}).get("graph", "")
+    alike = await api.find("/v1/plans", graph=graph, limit=50) if graph else None
+    values: dict[str, Any] = {
+        "section": "jobs" if job else "cache",
+        "key": key,
+        "job_id": job,
+        "plan": plan,
+        "other": wanted,
+        "alike": [p for p in (alike or {}).get("plans", ()) if p["key"] != key],
+    }
+    if wanted:
+        await find_plan(api, wanted)
+        found = await api.get(f"/v1/plans/{wanted}/diff/{key}")
+        lines = pairings(found["kernels"], names)
+        return pages.page(
+            "diff.html",
+            **values,
+            found=found,
+            totals=totals(found["totals"]),
+            lines=lines[:MAX_LINES],
+            line_count=len(lines),
+        )
+    return pages.page("baseline.html", **values, **_baseline(plan, names))
+
+
+def _baseline(plan: Json, names: Names) -> dict[str, Any]:
+    unfused = plan["baselines"].get("unfused") or {}
+    saved = against_no_fusion(plan, kernel_rows(plan, names))
+    time, traffic = unfused.get("objective_seconds"), unfused.get("traffic_bytes")
+    return {
+        "totals": (
+            total("Time", time, plan["objective_seconds"], duration),
+            total("Kernels", unfused.get("kernels"), len(plan["kernels"]), count),
+            total("Traffic", traffic, plan["traffic_bytes"], size),
+        ),
+        "baselines": baseline_rows(plan),
+        "row_count": len(plan["kernels"]),
+        "saved": saved[:MAX_LINES],
+        "saved_count": len(saved),
+    }
+
+
+def _json(value: Json) -> Response:
+    return JSONResponse(value, headers={"Cache-Control": HEADERS["Cache-Control"]})
