@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from cost_model.device import NUMBER_FIELDS, RATE_FIELDS
 from cost_model.device_file import check
 from cost_model.fitting import Matrix, Residual, residual_of, robust_fit
 from cost_model.memory import traffic
@@ -128,6 +129,48 @@ def calibrate(
     sources = {**device.sources, **_changed(device, fitted, len(times))}
     fitted = check(replace(fitted, sources=MappingProxyType(sources)))
     return Calibration(device=fitted, residuals=MappingProxyType(residuals))
+
+
+def calibrated_id(device: Device) -> str:
+    """What a calibrated device is called: its catalogue id and 8 digits of its digest.
+
+    The numbers of a calibration are part of every plan key through the digest, so a
+    calibrated device is another target than its catalogue row, and is named apart.
+    """
+    return f"{device.id.partition('@')[0]}@{device.digest[:8]}"
+
+
+def restore(base: Device, numbers: Mapping[str, object]) -> Device:
+    """The calibrated device whose `Device.numbers` were stored.
+
+    Args:
+        base: the catalogue's row; it gives what numbers do not hold.
+        numbers: as `Device.numbers` gave them, perhaps through JSON.
+
+    Raises:
+        InvalidDevice: a number is missing its pipe, out of its range, or contradicts
+            another.
+    """
+    changes: dict[str, object] = {
+        name: numbers[name] for name in NUMBER_FIELDS if name in numbers
+    }
+    for name in RATE_FIELDS:
+        known: Mapping[Pipe, float] = getattr(base, name)
+        given = numbers.get(name, {})
+        assert isinstance(given, dict), f"{name} must be a table"
+        found = {pipe: float(given.get(str(pipe), known[pipe])) for pipe in known}
+        changes[name] = MappingProxyType(found)
+    found_device = check(replace(base, **changes))  # type: ignore[arg-type]
+    source = "calibrated on this machine"
+    names = [n for n in found_device.numbers if n != "kind"]
+    moved = [n for n in names if found_device.numbers[n] != base.numbers[n]]
+    sources = {**base.sources, **dict.fromkeys(moved, source)}
+    return replace(
+        found_device,
+        id=calibrated_id(found_device),
+        name=f"{base.name}, calibrated",
+        sources=MappingProxyType(sources),
+    )
 
 
 def _fit_launches(

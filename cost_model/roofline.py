@@ -207,8 +207,14 @@ def _kernel_terms(
     work: Work, device: Device, moved: Traffic, fit: Occupancy
 ) -> tuple[_Terms, str]:
     """Whole waves at full strength, then a last one with what is left to run."""
+    operations = work.operations
+    if work.compute_share != 1.0:
+        operations = {
+            pipe: count if pipe in _SCHEDULE_PIPES else count / work.compute_share
+            for pipe, count in operations.items()
+        }
     seconds, pipe = _busiest(
-        work.operations, device.operations_per_second, device.pipe_overlap
+        operations, device.operations_per_second, device.pipe_overlap
     )
     blocks = max(1, work.blocks)
     capacity = fit.blocks * device.multiprocessors
@@ -254,8 +260,7 @@ def _add_part(
     fed = min(1.0, most * padded / device.saturation_threads_per_multiprocessor)
     uneven = most * count / running
     wasted = padded / work.block_threads
-    reached = fed * work.compute_share
-    terms.compute += share * compute_seconds * uneven * wasted / reached
+    terms.compute += share * compute_seconds * uneven * wasted / fed
 
 
 def _busiest(

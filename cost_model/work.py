@@ -74,6 +74,7 @@ class Work:
             intermediate tensors, written and read back).
         compute_share: share of the arithmetic rate that the kernel's own structure
             lets it reach: padded tiles, reads of on-chip memory between products.
+            Index arithmetic and conversions are counted as they are.
     """
 
     accesses: tuple[Access, ...]

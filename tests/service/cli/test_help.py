@@ -23,6 +23,7 @@ COMMANDS = [
     "export",
     "devices",
     "calibrate",
+    "accuracy",
     "doctor",
     "demo",
 ]

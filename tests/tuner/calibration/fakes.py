@@ -8,14 +8,19 @@ from cost_model.catalog import cpu
 from cost_model.roofline import predict
 from tuner.calibration.micro import micro_benchmarks
 from tuner.calibration.timing import generated, library
+from tuner.kernel.lower import lower
+from tuner.kernel.schedule import space
 from tuner.plan import Measurement
 from tuner.runtime.failures import failed
+from tuner.runtime.requests import PlanResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from cost_model.device import Device
-    from tuner.runtime.requests import MeasureRequest
+    from tuner.ir.graph import Graph
+    from tuner.plan import Source
+    from tuner.runtime.requests import MeasureRequest, PlanRequest
 
 
 class ModelTimer:
@@ -52,3 +57,54 @@ class ModelTimer:
 def _shapes(graph: object) -> tuple[object, ...]:
     nodes, types = graph.nodes, graph.types  # type: ignore[attr-defined]
     return (tuple(node.op for node in nodes), tuple(map(str, types.values())))
+
+
+class PairModelTimer:
+    """Times any kernel of ours as a device would take it, by its own count."""
+
+    def __init__(self, truth: Device, *, fails: bool = False) -> None:
+        """Name the device that the times are from."""
+        self._truth = truth
+        self._fails = fails
+        self._known: dict[object, float] = {}
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        """What the kernel takes, whichever schedule its source was made with."""
+        if self._fails:
+            return failed("timeout", "no answer")
+        return timed(self._seconds(request.graph, request.source))
+
+    def measure_pair(
+        self, first: MeasureRequest, second: MeasureRequest
+    ) -> tuple[Measurement, Measurement]:
+        """Both, one after the other."""
+        return self.measure(first), self.measure(second)
+
+    def measure_whole(self, request: PlanRequest) -> PlanResult:
+        """Sums over the steps of each program."""
+        found = {}
+        for name, program in request.programs.items():
+            parts = [self._seconds(step.graph, step.source) for step in program.steps]
+            found[name] = timed(sum(parts))
+        return PlanResult(measurements=found, verified=False)
+
+    def _seconds(self, graph: Graph, source: Source | None) -> float:
+        assert source is not None
+        key = (source.digest, source.grid)
+        if key not in self._known:
+            for schedule in space(lower(graph), cpu()):
+                kernel = generated(graph, cpu(), schedule)
+                assert kernel.source is not None
+                seconds = predict(kernel.work, self._truth).seconds
+                self._known[kernel.source.digest, kernel.source.grid] = seconds
+        return self._known[key]
+
+
+def timed(seconds: float) -> Measurement:
+    """A measurement with an interval of one per cent."""
+    return Measurement(
+        seconds=seconds,
+        samples=(seconds,) * 7,
+        low_seconds=0.995 * seconds,
+        high_seconds=1.005 * seconds,
+    )

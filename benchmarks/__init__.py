@@ -1,0 +1,1 @@
+"""Programs that measure; each writes one file and says how to run it again."""

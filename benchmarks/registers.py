@@ -1,0 +1,254 @@
+"""Judge the register estimate against NVIDIA's own compiler; no GPU takes part.
+
+    python -m benchmarks.registers --models ../shared --output registers.json
+
+Kernels: those of the plans of every model in the folders `patterns` and `zoo` under
+`--models` (where there are any), the corpus of the accuracy run, and rings that hold
+many values at once, so that some of them spill. Each is compiled by NVRTC for every
+architecture under its default schedule and a few others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from cost_model.catalog import find
+from cost_model.device import Device
+from cost_model.occupancy import occupancy
+from tuner.calibration.corpus import samples
+from tuner.calibration.draft import Draft
+from tuner.calibration.timing import generated
+from tuner.errors import TunerError
+from tuner.ir.graph import Graph
+from tuner.kernel.errors import CannotLower
+from tuner.kernel.lower import lower
+from tuner.kernel.schedule import space
+from tuner.pipeline import Planner, load
+from tuner.plan import GENERATED, Options, Resources, Schedule
+from tuner.runtime.nvrtc import compile_cubin
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+RING_SIZES = (8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48)
+RING_LEVELS = 4
+LARGE_BLOCK = 512
+LARGEST_MODEL_BYTES = 4 << 20
+MOST_TEXT = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One kernel under one schedule."""
+
+    name: str
+    graph: Graph
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The estimate beside the truth."""
+
+    name: str
+    architecture: str
+    schedule: dict[str, int]
+    kind: str
+    estimated: int
+    flagged: bool
+    truth: Resources
+
+    @property
+    def spills(self) -> bool:
+        """Whether the compiler had to use local memory."""
+        return self.truth.spill_store_bytes > 0
+
+
+def planned(folder: Path, device: Device) -> Iterator[tuple[str, Graph]]:
+    """Every distinct generated kernel of the models' plans."""
+    seen: set[str] = set()
+    files = [*folder.glob("patterns/*.onnx"), *folder.glob("zoo/*.onnx")]
+    for file in sorted(files):
+        if file.stat().st_size > LARGEST_MODEL_BYTES:
+            continue
+        try:
+            model = load(file.read_bytes(), "onnx")
+            planner = Planner(
+                model=model, device=device, options=Options(), time_limit_seconds=10.0
+            )
+            choices = planner.solve().partition.choices
+        except TunerError as error:
+            sys.stderr.write(f"{file.name}: {error}\n")
+            continue
+        for choice in choices:
+            if choice.family not in GENERATED:
+                continue
+            form = planner.assembler.form(choice)
+            if form.fingerprint not in seen:
+                seen.add(form.fingerprint)
+                yield file.stem, form.graph
+
+
+def ring(values: int, points: int, *, reduces: bool) -> Graph:
+    """So many values, each of which the next level needs twice: all live at once."""
+    draft = Draft()
+    x = draft.input(values, points)
+    held = [
+        draft.op("slice", x, starts=(i, 0), steps=(1, 1), sizes=(1, points))
+        for i in range(values)
+    ]
+    step = 1
+    for _ in range(RING_LEVELS):
+        held = [
+            draft.op(
+                "mul",
+                draft.op("add" if i % 2 else "sub", held[i], held[(i + step) % values]),
+                draft.number(0.5 + i / 100),
+            )
+            for i in range(values)
+        ]
+        step = step * 2 % values or 1
+    total = held[0]
+    for value in held[1:]:
+        total = draft.op("maximum", total, value)
+    if reduces:
+        total = draft.op("reduce_sum", total, axes=(1,), keepdims=1)
+    return draft.graph(total)
+
+
+def jobs(folder: Path, device: Device, each: int, rng: random.Random) -> list[Job]:
+    """Kernels with their default schedule and `each` others."""
+    graphs = [*planned(folder, device)]
+    graphs += [(sample.name, sample.graph) for sample in samples()]
+    found: list[Job] = []
+    for name, graph in graphs:
+        try:
+            first, *others = space(lower(graph), device)
+        except CannotLower:
+            continue
+        drawn = rng.sample(others, min(each, len(others)))
+        found += [
+            Job(name=name, graph=graph, schedule=schedule)
+            for schedule in (first, *drawn)
+        ]
+    return found + crowded(device, rng)
+
+
+def crowded(device: Device, rng: random.Random) -> list[Job]:
+    """Kernels near or beyond what a large block leaves to a thread."""
+    found: list[Job] = []
+    for values in RING_SIZES:
+        for reduces in (True, False):
+            graph = ring(values, 8192, reduces=reduces)
+            large = [
+                schedule
+                for schedule in space(lower(graph), device)
+                if schedule["threads"] >= LARGE_BLOCK
+            ]
+            found += [
+                Job(name=f"ring of {values}", graph=graph, schedule=schedule)
+                for schedule in rng.sample(large, min(6, len(large)))
+            ]
+    return found
+
+
+def judge(job: Job, device: Device) -> Judged | None:
+    """Compile one kernel and compare."""
+    kernel = generated(job.graph, device, job.schedule)
+    source = kernel.source
+    if source is None or len(source.text) > MOST_TEXT:
+        return None
+    fit = occupancy(kernel.work, device)
+    groups = lower(job.graph).groups
+    return Judged(
+        name=job.name,
+        architecture=device.architecture,
+        schedule=job.schedule.as_dict,
+        kind=str(groups[0].kind) if groups else "other",
+        estimated=fit.registers,
+        flagged=fit.spill_bytes > 0,
+        truth=compile_cubin(source, device.architecture).resources,
+    )
+
+
+def spearman(left: Sequence[float], right: Sequence[float]) -> float:
+    """Rank correlation, ties by their mean rank."""
+    return float(np.corrcoef(_ranks(left), _ranks(right))[0, 1])
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    array = np.asarray(values, dtype=np.float64)
+    _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    means: np.ndarray[tuple[int], np.dtype[np.float64]] = last - (counts - 1) / 2
+    return means[inverse]
+
+
+def figures(judged: Sequence[Judged]) -> dict[str, object]:
+    """Error, rank correlation, and how well spills are foreseen."""
+    wrong = [abs(one.estimated - one.truth.registers) for one in judged]
+    spilled = [one for one in judged if one.spills]
+    flagged = [one for one in judged if one.flagged]
+    both = sum(one.flagged for one in spilled)
+    return {
+        "kernels": len(judged),
+        "median_absolute_error": median(wrong),
+        "mean_absolute_error": sum(wrong) / len(wrong),
+        "spearman": spearman(
+            [one.estimated for one in judged], [one.truth.registers for one in judged]
+        ),
+        "spilled": len(spilled),
+        "spilled_and_flagged": both / len(spilled) if spilled else None,
+        "flagged": len(flagged),
+        "flagged_and_spilled": both / len(flagged) if flagged else None,
+    }
+
+
+def main() -> None:
+    """Compile everything for every architecture and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", type=Path, default=Path("../shared"))
+    parser.add_argument("--each", type=int, default=1, help="schedules drawn a kernel")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--output", type=Path, default=Path("registers.json"))
+    asked = parser.parse_args()
+    rng = random.Random(asked.seed)  # noqa: S311 - a seeded sample
+    work = jobs(asked.models, find(ARCHITECTURES[0]), asked.each, rng)
+    told: dict[str, object] = {}
+    rows: list[dict[str, object]] = []
+    with ThreadPoolExecutor(asked.threads) as pool:
+        for name in ARCHITECTURES:
+            device = find(name)
+            found = [j for j in pool.map(lambda j: judge(j, device), work) if j]  # noqa: B023
+            told[name] = figures(found)
+            for kind in sorted({one.kind for one in found}):
+                part = [one for one in found if one.kind == kind]
+                told[f"{name} {kind}"] = figures(part)
+            rows += [
+                {
+                    "name": one.name,
+                    "architecture": name,
+                    "schedule": one.schedule,
+                    "estimated": one.estimated,
+                    "flagged": one.flagged,
+                    "registers": one.truth.registers,
+                    "spill_store_bytes": one.truth.spill_store_bytes,
+                }
+                for one in found
+            ]
+    asked.output.write_text(json.dumps({"summary": told, "kernels": rows}, indent=1))
+    json.dump(told, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+
+
+if __name__ == "__main__":
+    main()

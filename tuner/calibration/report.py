@@ -1,0 +1,267 @@
+"""Calibrations and accuracy as JSON, and the few figures that matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from cost_model.accuracy import kendall_tau, mean_relative_error, sign_accuracy
+from cost_model.device import Device
+from cost_model.fitting import robust_fit
+from cost_model.roofline import predict
+from tuner.calibration.accuracy import SHORTLIST, Accuracy, Decision, Regret, Trial
+from tuner.calibration.fit import TimedMicro
+from tuner.plan import Measurement
+
+SCHEMA: Final = "fuseplan.accuracy/1"
+LONG_SECONDS: Final = 1e-4
+"""Kernels above are judged apart from those in which the launch decides."""
+SPREAD: Final = 3.0
+"""A ranking counts where schedules differ by more than so many times the noise."""
+_MIN_FIT: Final = 3
+
+Json = dict[str, Any]
+Predict = Callable[[Trial], float]
+
+
+def micro_json(timed: TimedMicro, device: Device) -> Json:
+    """A micro-benchmark: what it took, and what the fitted device says."""
+    return {
+        "group": timed.micro.group,
+        "name": timed.micro.name,
+        "predicted_seconds": predict(timed.kernel.work, device).seconds,
+        **_measured(timed.measured),
+    }
+
+
+def _measured(measurement: Measurement) -> Json:
+    return {
+        "seconds": measurement.seconds,
+        "low_seconds": measurement.low_seconds,
+        "high_seconds": measurement.high_seconds,
+        "contended": measurement.contended,
+        "samples": list(measurement.samples),
+    }
+
+
+def accuracy_json(measured: Accuracy) -> Json:
+    """Every raw sample, with the summary on top."""
+    return {
+        "schema": SCHEMA,
+        "device": {"id": measured.device.id, "digest": measured.device.digest},
+        "limits": asdict(measured.limits),
+        "summary": summary(measured),
+        "trials": [_trial_json(trial) for trial in measured.trials],
+        "regrets": [_regret_json(regret) for regret in measured.regrets],
+        "decisions": [_decision_json(decision) for decision in measured.decisions],
+        "failures": [list(failure) for failure in measured.failures],
+    }
+
+
+def _trial_json(trial: Trial) -> Json:
+    return {
+        "name": trial.name,
+        "shape": list(trial.shape),
+        "family": trial.family,
+        "schedule": trial.schedule.as_dict,
+        "moved_bytes": trial.moved_bytes,
+        "predicted_seconds": trial.predicted_seconds,
+        "bound_seconds": trial.bound_seconds,
+        **_measured(trial.measured),
+    }
+
+
+def _regret_json(regret: Regret) -> Json:
+    return {
+        "name": regret.name,
+        "shape": list(regret.shape),
+        "shortlist": regret.shortlist,
+        "share": regret.share,
+        "chosen": _measured(regret.chosen),
+        "winner": _measured(regret.winner),
+    }
+
+
+def _decision_json(decision: Decision) -> Json:
+    return {
+        "name": decision.name,
+        "family": decision.family,
+        "decided": decision.is_decided,
+        "fused_bytes": decision.fused_bytes,
+        "apart_bytes": decision.apart_bytes,
+        "fused_predicted_seconds": decision.fused_predicted_seconds,
+        "apart_predicted_seconds": decision.apart_predicted_seconds,
+        "fused": _measured(decision.fused),
+        "apart": _measured(decision.apart),
+    }
+
+
+def summary(measured: Accuracy) -> Json:
+    """The figures, each beside those of `bytes / bandwidth + launch`.
+
+    The small model gets its two numbers from the very samples that judge it, so it
+    is as good as it can be.
+    """
+    trials = measured.trials
+    launch, per_byte = _small_model(trials)
+    small = lambda trial: launch + per_byte * trial.moved_bytes  # noqa: E731
+    models: tuple[Predict, Predict] = (lambda trial: trial.predicted_seconds, small)
+    rows = [
+        *_sign_rows(measured.decisions, launch, per_byte),
+        _within_row(trials, models),
+        *_overall_rows(trials, models),
+        *_family_rows(trials, models),
+        *_regret_rows(measured.regrets),
+    ]
+    times = [trial.measured for trial in trials]
+    return {
+        "device": {"id": measured.device.id, "digest": measured.device.digest},
+        "rows": rows,
+        "bound": _bound(trials),
+        "small_model": {"launch_seconds": launch, "seconds_per_byte": per_byte},
+        "noise": median([_width(each) for each in times]) if times else None,
+        "contended": sum(each.contended for each in times)
+        + sum(d.fused.contended for d in measured.decisions),
+        "failures": len(measured.failures),
+        "seconds": measured.seconds,
+    }
+
+
+def _small_model(trials: Sequence[Trial]) -> tuple[float, float]:
+    if len(trials) < _MIN_FIT:
+        return 0.0, 0.0
+    columns = np.array([[1.0, trial.moved_bytes] for trial in trials])
+    seconds = np.array([trial.measured.seconds for trial in trials])
+    (launch, per_byte), _ = robust_fit(columns, seconds)
+    return float(launch), float(per_byte)
+
+
+def _row(what: str, count: int, model: float, baseline: float | None) -> Json:
+    return {
+        "what": what,
+        "count": count,
+        "model": _finite(model),
+        "baseline": None if baseline is None else _finite(baseline),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _sign_rows(
+    decisions: Sequence[Decision], launch: float, per_byte: float
+) -> list[Json]:
+    decided = [d for d in decisions if d.is_decided]
+    truth = [(d.fused.seconds, d.apart.seconds) for d in decided]
+    said = [(d.fused_predicted_seconds, d.apart_predicted_seconds) for d in decided]
+    small = [
+        (launch + per_byte * d.fused_bytes, 2 * launch + per_byte * d.apart_bytes)
+        for d in decided
+    ]
+    ours, theirs = sign_accuracy(said, truth), sign_accuracy(small, truth)
+    apart = [index for index, pair in enumerate(truth) if pair[1] < pair[0]]
+    lost = [(said[i], truth[i], small[i]) for i in apart]
+    kept_ours = sign_accuracy([x[0] for x in lost], [x[1] for x in lost])
+    kept_theirs = sign_accuracy([x[2] for x in lost], [x[1] for x in lost])
+    return [
+        _row("fusion decisions, sign right", len(decided), ours.share, theirs.share),
+        _row("  where apart is faster", len(lost), kept_ours.share, kept_theirs.share),
+    ]
+
+
+def _within_row(trials: Sequence[Trial], models: tuple[Predict, Predict]) -> Json:
+    """Rank correlation inside a kernel, where its schedules differ at all."""
+    kernels: dict[object, list[Trial]] = {}
+    for trial in trials:
+        kernels.setdefault((trial.name, trial.shape), []).append(trial)
+    clear = [group for group in kernels.values() if _spreads(group)]
+    found = [
+        [kendall_tau([model(t) for t in group], _times(group)) for group in clear]
+        for model in models
+    ]
+    # A model that ties all schedules ranks none of them.
+    taus = [[0.0 if math.isnan(tau) else tau for tau in part] for part in found]
+    ours, theirs = (median(part) if part else math.nan for part in taus)
+    return _row("tau within a kernel, median", len(clear), ours, theirs)
+
+
+def _spreads(group: Sequence[Trial]) -> bool:
+    seconds = _times(group)
+    noise = median(_width(trial.measured) for trial in group)
+    return len(group) > 1 and max(seconds) / min(seconds) - 1.0 > SPREAD * noise
+
+
+def _times(trials: Sequence[Trial]) -> list[float]:
+    return [trial.measured.seconds for trial in trials]
+
+
+def _width(measurement: Measurement) -> float:
+    """The 95 % interval of a median, as a share of it."""
+    return (measurement.high_seconds - measurement.low_seconds) / measurement.seconds
+
+
+def _overall_rows(
+    trials: Sequence[Trial], models: tuple[Predict, Predict]
+) -> list[Json]:
+    long = [t for t in trials if t.measured.seconds > LONG_SECONDS]
+    short = [t for t in trials if t.measured.seconds <= LONG_SECONDS]
+    micro = f"{LONG_SECONDS * 1e6:g} us"
+    rows = []
+    if len(trials) > 1:
+        taus = [kendall_tau([m(t) for t in trials], _times(trials)) for m in models]
+        rows.append(_row("tau over all", len(trials), *taus))
+    for what, part in ((f"error above {micro}", long), (f"error below {micro}", short)):
+        if part:
+            rows.append(_row(what, len(part), *_error_of(part, models)))
+    return rows
+
+
+def _error_of(
+    trials: Sequence[Trial], models: tuple[Predict, Predict]
+) -> tuple[float, float]:
+    truth = _times(trials)
+    ours, theirs = (
+        mean_relative_error([model(t) for t in trials], truth) for model in models
+    )
+    return ours, theirs
+
+
+def _family_rows(
+    trials: Sequence[Trial], models: tuple[Predict, Predict]
+) -> list[Json]:
+    families: dict[str, list[Trial]] = {}
+    for trial in trials:
+        families.setdefault(trial.family, []).append(trial)
+    return [
+        _row(f"error, {family}", len(part), *_error_of(part, models))
+        for family, part in sorted(families.items())
+    ]
+
+
+def _regret_rows(regrets: Sequence[Regret]) -> list[Json]:
+    rows = []
+    for count, what in ((1, "first choice"), (SHORTLIST, f"best of {SHORTLIST}")):
+        shares = [r.share for r in regrets if r.shortlist == count]
+        if shares:
+            mean = sum(shares) / len(shares)
+            rows.append(_row(f"regret, {what}, mean", len(shares), mean, None))
+    return rows
+
+
+def _bound(trials: Sequence[Trial]) -> Mapping[str, Any]:
+    """Violations beyond the interval, and how tight the bound is."""
+    broken = [t for t in trials if t.bound_seconds > t.measured.high_seconds]
+    shares = [t.bound_seconds / t.measured.seconds for t in trials]
+    return {
+        "kernels": len(trials),
+        "violations": len(broken),
+        "worst": max(shares) if shares else None,
+        "tightness": median(shares) if shares else None,
+        "broken": [f"{t.name}{list(t.shape)} {t.schedule.as_dict}" for t in broken],
+    }
