@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
@@ -16,9 +18,14 @@ from service.api.context import Context, ContextDep
 from service.api.problems import told
 from service.api.schemas import EXAMPLE_DIGEST
 from service.errors import DeviceNotFound
-from service.store import devices, heartbeats
+from service.store import devices, heartbeats, jobs
 
 router = APIRouter(tags=["devices"])
+
+_COMPARED: Final = 500
+"""Newest kernel runs by which predictions are judged."""
+
+_FEWEST: Final = 3
 
 
 class WorkerBody(BaseModel):
@@ -39,25 +46,44 @@ class CalibrationBody(BaseModel):
     created_at: datetime
 
 
+class AccuracyBody(BaseModel):
+    """How well times on a device were predicted, over its newest kernel runs.
+
+    Attributes:
+        runs: kernel runs that were compared.
+        mean_relative_error: mean of |predicted - measured| / measured.
+        median_ratio: median of measured / predicted; 1 is fair.
+        rank_correlation: Spearman's, null when it is not defined.
+    """
+
+    runs: int
+    mean_relative_error: float
+    median_ratio: float
+    rank_correlation: float | None
+
+
+_EXAMPLE: Final[dict[str, Any]] = {
+    "id": "h100-sxm",
+    "name": "NVIDIA H100 SXM",
+    "kind": "gpu",
+    "architecture": "sm_90",
+    "digest": EXAMPLE_DIGEST,
+    "aliases": ["sm_90", "h100"],
+    "calibration": None,
+    "accuracy": {
+        "runs": 480,
+        "mean_relative_error": 0.18,
+        "median_ratio": 1.04,
+        "rank_correlation": 0.97,
+    },
+    "workers": [],
+}
+
+
 class DeviceBody(BaseModel):
     """A device of the catalogue."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "id": "h100-sxm",
-                    "name": "NVIDIA H100 SXM",
-                    "kind": "gpu",
-                    "architecture": "sm_90",
-                    "digest": EXAMPLE_DIGEST,
-                    "aliases": ["sm_90", "h100"],
-                    "calibration": None,
-                    "workers": [],
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     id: str
     name: str
@@ -66,17 +92,26 @@ class DeviceBody(BaseModel):
     digest: str
     aliases: list[str]
     calibration: CalibrationBody | None
+    accuracy: AccuracyBody | None
     workers: list[WorkerBody]
 
 
 class DeviceDetail(DeviceBody):
     """A device with all its numbers; the unit is in each name."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{**_EXAMPLE, "numbers": {"dram_bytes": 85899345920}}]
+        }
+    )
+
     numbers: dict[str, Any]
 
 
 class DeviceList(BaseModel):
     """Every device of the catalogue."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"devices": [_EXAMPLE]}]})
 
     devices: list[DeviceBody]
 
@@ -120,6 +155,7 @@ def _facts(context: Context, device: Device) -> dict[str, Any]:
             if one.target == device.id
         }
         beats = heartbeats.all_workers(session)
+        compared = jobs.compared(session, device.id, limit=_COMPARED)
     calibration = fitted and CalibrationBody(
         digest=fitted.digest, host=fitted.host, created_at=fitted.created_at
     )
@@ -142,8 +178,35 @@ def _facts(context: Context, device: Device) -> dict[str, Any]:
         "digest": device.digest,
         "aliases": [alias for alias, id_ in ALIASES.items() if id_ == device.id],
         "calibration": calibration,
+        "accuracy": accuracy(compared),
         "workers": workers,
     }
+
+
+def accuracy(runs: Sequence[tuple[float, float]]) -> AccuracyBody | None:
+    """How well (predicted, measured) seconds agree; None when there are too few."""
+    if len(runs) < _FEWEST:
+        return None
+    predicted = [one[0] for one in runs]
+    measured = [one[1] for one in runs]
+    errors = [abs(p - m) / m for p, m in runs]
+    ranks = _ranks(predicted), _ranks(measured)
+    varied = all(len(set(one)) > 1 for one in ranks)
+    rank = statistics.correlation(*ranks) if varied else None
+    return AccuracyBody(
+        runs=len(runs),
+        mean_relative_error=statistics.fmean(errors),
+        median_ratio=statistics.median(m / p for p, m in runs),
+        rank_correlation=rank,
+    )
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Place of each value in their order; equal values share the mean place."""
+    order = sorted(values)
+    first = {value: place for place, value in reversed(list(enumerate(order)))}
+    times = Counter(values)
+    return [first[value] + (times[value] - 1) / 2 for value in values]
 
 
 def _numbers(device: Device) -> dict[str, Any]:

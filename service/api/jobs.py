@@ -120,7 +120,17 @@ def cancel_job(job: JobDep, request: Request, context: ContextDep) -> JobBody:
     operation_id="streamJobEvents",
     summary="Follow a job",
     response_class=EventSourceResponse,
-    responses=told(404, 422, 503),
+    responses={
+        200: {
+            "description": "Events",
+            "content": {
+                "text/event-stream": {
+                    "example": 'id: 1\nevent: state\ndata: {"state": "queued"}\n\n'
+                }
+            },
+        },
+        **told(404, 422, 503),
+    },
 )
 async def stream_events(
     job: JobDep,

@@ -474,6 +474,27 @@ def events(
     )
 
 
+def compared(
+    session: Session, target: str, *, limit: int
+) -> tuple[tuple[float, float], ...]:
+    """Predicted and measured seconds of the newest kernel runs on a device.
+
+    Args:
+        session: where to look.
+        target: catalogue id of the device.
+        limit: at most so many.
+    """
+    rows = session.scalars(
+        select(EventRow.data)
+        .join(JobRow, JobRow.id == EventRow.job)
+        .where(JobRow.target == target, EventRow.type == "trial")
+        .order_by(EventRow.created_at.desc(), EventRow.job, EventRow.number.desc())
+        .limit(limit)
+    )
+    pairs = ((data.get("predicted_seconds"), data.get("seconds")) for data in rows)
+    return tuple((p, m) for p, m in pairs if p and m)
+
+
 def _held(session: Session, id_: str) -> JobRow | None:
     """The row of a job; until the transaction ends nobody else changes it."""
     session.flush()
