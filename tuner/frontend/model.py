@@ -19,7 +19,7 @@ from tuner.ir.types import Array, TensorType
 
 WEIGHT_BYTES: Final = 256
 """Float tensors above this size are weights."""
-OLDEST_OPSET: Final = 9
+OLDEST_OPSET: Final = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,16 @@ def test_the_normal_form_has_no_names() -> None:
     forms = []
     for name in ("left", "right"):
         made = model(
-            [node("Resize", f"{name} - s", f"{name}_y", mode="linear", name=name)],
+            [
+                node(
+                    "Resize",
+                    f"{name} - s",
+                    f"{name}_y",
+                    mode="linear",
+                    antialias=1,
+                    name=name,
+                )
+            ],
             [value(name, [1, 1, 2, 2])],
             f"{name}_y",
             {"s": np.array([1, 1, 1.5, 1.5], np.float32)},

@@ -1,21 +1,14 @@
-"""Contractions, windows and resizing."""
+"""Contractions and windows."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-import numpy as np
-
 from tuner.errors import InvalidModel
 from tuner.frontend.builder import Builder, Decline, Ref
 from tuner.frontend.call import Call, Results, Rule
-from tuner.frontend.rules.views import repeat
-from tuner.ir.types import DType
-
-_RESIZE_HAS_MODES: Final = 11
 
 
 def _matmul(b: Builder, call: Call) -> Results:
@@ -101,90 +94,6 @@ def _pool(row: str) -> Rule:
     return rule
 
 
-def _upsample(b: Builder, call: Call) -> Results:
-    scales = call.attributes.get("scales") or b.value(call[1]).reshape(-1).tolist()
-    if call.text("mode", "nearest") != "nearest":
-        raise Decline("interpolates")
-    counts = [int(scale) for scale in scales]
-    if any(scale != count for scale, count in zip(scales, counts, strict=True)):
-        raise Decline("fractional scales")
-    return (repeat(b, call[0], counts, each=True),)
-
-
-def _resize(b: Builder, call: Call) -> Results:
-    """Resize that picks the nearest element: an index per axis, often a repeat."""
-    data = call[0]
-    if call.text("mode", "nearest") != "nearest" or call.whole("antialias", 0):
-        raise Decline("interpolates")
-    shape = b.static(data)
-    scales, sizes = _targets(b, call, shape)
-    indices = [
-        _nearest(call, shape[axis], sizes[axis], scales[axis])
-        for axis in range(len(shape))
-    ]
-    counts = [size // extent for size, extent in zip(sizes, shape, strict=True)]
-    if all(
-        np.array_equal(index, np.repeat(np.arange(extent), count))
-        for index, extent, count in zip(indices, shape, counts, strict=True)
-    ):
-        return (repeat(b, data, counts, each=True),)
-    for axis, index in enumerate(indices):
-        if not np.array_equal(index, np.arange(shape[axis])):
-            data = b.emit("gather", data, b.constant(index, DType.I64), axis=axis)
-    return (data,)
-
-
-def _targets(
-    b: Builder, call: Call, shape: Sequence[int]
-) -> tuple[list[float], list[int]]:
-    if call.opset < _RESIZE_HAS_MODES:
-        scale_ref, size_ref = call.optional(1), None
-    else:
-        scale_ref, size_ref = call.optional(2), call.optional(3)
-    axes = call.several("axes") or tuple(range(len(shape)))
-    if call.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Decline("keeps the aspect ratio")
-    scales, sizes = [1.0] * len(shape), list(shape)
-    if size_ref is not None and b.ints(size_ref):
-        for axis, size in zip(axes, b.ints(size_ref), strict=True):
-            sizes[b.axis(call[0], axis)] = size
-            scales[b.axis(call[0], axis)] = size / shape[axis]
-    elif scale_ref is not None:
-        for axis, scale in zip(axes, b.value(scale_ref).tolist(), strict=True):
-            scales[b.axis(call[0], axis)] = scale
-            sizes[b.axis(call[0], axis)] = math.floor(shape[axis] * scale)
-    return scales, sizes
-
-
-def _nearest(call: Call, extent: int, size: int, scale: float) -> Any:
-    """Source index of every element of an axis (ONNX Resize, nearest)."""
-    if size == extent and scale == 1:
-        return np.arange(extent)
-    old = "asymmetric" if call.opset < _RESIZE_HAS_MODES else "half_pixel"
-    mode = call.text("coordinate_transformation_mode", old)
-    place = np.arange(size, dtype=np.float64)
-    if mode == "asymmetric":
-        place = place / scale
-    elif mode == "half_pixel" or (mode == "pytorch_half_pixel" and size > 1):
-        place = (place + 0.5) / scale - 0.5
-    elif mode == "pytorch_half_pixel":
-        place = place * 0
-    elif mode == "align_corners":
-        place = place * ((extent - 1) / (size - 1)) if size > 1 else place * 0
-    else:
-        raise Decline(mode)
-    old = "floor" if call.opset < _RESIZE_HAS_MODES else "round_prefer_floor"
-    rounding = _ROUNDINGS[call.text("nearest_mode", old)]
-    return np.clip(rounding(place), 0, extent - 1).astype(np.int64)
-
-
-_ROUNDINGS: Final[Mapping[str, Any]] = {
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round_prefer_floor": lambda place: np.ceil(place - 0.5),
-    "round_prefer_ceil": lambda place: np.floor(place + 0.5),
-}
-
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         "AveragePool": _pool("average_pool"),
@@ -192,7 +101,5 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "Gemm": _gemm,
         "MatMul": _matmul,
         "MaxPool": _pool("max_pool"),
-        "Resize": _resize,
-        "Upsample": _upsample,
     }
 )

@@ -11,9 +11,11 @@ from tuner.frontend.rules import (
     anchors,
     einsum,
     movement,
+    picks,
     pointwise,
     quantize,
     reductions,
+    resample,
     sources,
     views,
 )
@@ -28,5 +30,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         **anchors.RULES,
         **einsum.RULES,
         **quantize.RULES,
+        **picks.RULES,
+        **resample.RULES,
     }
 )
