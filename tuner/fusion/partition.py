@@ -30,6 +30,8 @@ NO_WALL: Final = 1 << 30
 """What a candidate space reports as `max_nodes` when no wall stands."""
 JOINED_AFTERWARDS: Final = "independent kernels are joined after the proof"
 """Said of every space: such groups can only cost less than what the bound is about."""
+WRITTEN_FIRST: Final = "a tensor in a ring is read after every kernel that writes it"
+"""Said of every space: what `put_in_order` adds where kernels wait for each other."""
 ENUMERATION_SHARE: Final = 0.5
 """Part of the time limit after which no more candidates are looked for."""
 
@@ -231,7 +233,7 @@ def _partition(
             max_nodes=NO_WALL if limit is None else limit,
             candidates=search.seen,
             complete=search.complete,
-            rules=(*search.space.rules_in_words, JOINED_AFTERWARDS),
+            rules=(*search.space.rules_in_words, WRITTEN_FIRST, JOINED_AFTERWARDS),
         ),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from tuner.errors import InternalError
@@ -20,6 +21,8 @@ from tuner.ir.graph import Region
 
 SCALE: Final = 1e6
 """Costs are scaled so that the kernels of a piece cost about this much together."""
+RINGS: Final = 2
+"""Rings of kernels that are cut off one by one."""
 TIE: Final = 1e-7
 """Share of that by which all kernels together are made dearer, so that of equally
 cheap partitions the one with fewer kernels is taken."""
@@ -161,8 +164,11 @@ class PieceSolver:
         return Answer(chosen=start, bound_seconds=bound)
 
     def _acyclic(self, problem: _Problem) -> Optimum:
-        """Solve, and cut rings of kernels off until there are none."""
-        while True:
+        """Solve, and cut rings of kernels off until there are none.
+
+        The first rings are cut off one by one; then the tensors get an order.
+        """
+        for rings in count(1):
             found = problem.minimise(self.remaining_seconds())
             chosen = [problem.columns[k] for k in found.chosen]
             _, stuck = order_of(chosen)
@@ -171,6 +177,9 @@ class PieceSolver:
             if self.remaining_seconds() <= 0:
                 return Optimum(chosen=(), bound=found.bound)
             problem.forbid(list(found.chosen), stuck)
+            if rings == RINGS:
+                problem.put_in_order()
+        raise AssertionError("the loop has no end")
 
     def _start(self, problem: _Problem) -> tuple[int, ...]:
         """The cheapest known partition of the piece, by column."""
@@ -221,6 +230,7 @@ class _Problem:
         self.stored: list[int] = []
         self.rows: list[Row] = []
         self.is_ready = False
+        self.ordered = 0
 
     def _index(self) -> None:
         for k, column in enumerate(self.columns):
@@ -280,7 +290,7 @@ class _Problem:
             self.rows += [*self._cover_rows(), *self._flow_rows()]
         costs = [c.seconds * self.factor + self.tie for c in self.columns]
         return minimise(
-            costs + [0.0] * len(self.stored),
+            costs + [0.0] * (len(self.stored) + self.ordered),
             self.rows,
             binaries=len(self.columns),
             time_limit_seconds=seconds,
@@ -327,3 +337,49 @@ class _Problem:
                 least=1.0 - len(inside),
             )
         )
+
+    def put_in_order(self) -> None:
+        """Give every tensor that can be part of a ring a place in time.
+
+        A chosen kernel writes later than all that it reads. This asks a little more
+        than that the kernels can run: a tensor that two chosen kernels write is read
+        only after both. It is therefore a rule of the candidate space, and the
+        partition says so.
+
+        Source: C. Miller, A. Tucker, R. Zemlin, "Integer programming formulation of
+        traveling salesman problems", JACM 7(4), 1960.
+        """
+        rings = self._tensors_in_rings()
+        first = len(self.columns) + len(self.stored)
+        place = {j: first + n for n, j in enumerate(bits(rings))}
+        self.ordered = len(place)
+        step = 1.0 / (len(place) + 1)
+        for k, column in enumerate(self.columns):
+            for read in bits(column.candidate.needs & rings):
+                for written in bits(column.candidate.outputs & rings):
+                    self.rows.append(
+                        Row(
+                            columns=(place[written], place[read], k),
+                            coefficients=(1.0, -1.0, -1.0 - step),
+                            least=-1.0,
+                        )
+                    )
+
+    def _tensors_in_rings(self) -> int:
+        """Tensors that, by way of some kernels, may come before themselves."""
+        after: dict[int, int] = {}
+        for column in self.columns:
+            for j in bits(column.candidate.needs):
+                after[j] = after.get(j, 0) | column.candidate.outputs
+        reached = dict(after)
+        changed = True
+        while changed:
+            changed = False
+            for j, mask in reached.items():
+                grown = mask
+                for t in bits(mask):
+                    grown |= reached.get(t, 0)
+                if grown != mask:
+                    reached[j] = grown
+                    changed = True
+        return sum(1 << j for j, mask in reached.items() if mask >> j & 1)
