@@ -20,7 +20,7 @@ from cost_model.occupancy import Occupancy, occupancy
 from cost_model.work import Pipe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cost_model.device import Device, LaunchMode
     from cost_model.work import Work
@@ -61,6 +61,7 @@ def predict(
     *,
     launch_mode: LaunchMode = "stream",
     evidence: Evidence = Evidence.ANALYTIC,
+    held: Sequence[float] | None = None,
 ) -> Estimate:
     """Predicted time of one launch of `work`.
 
@@ -69,6 +70,8 @@ def predict(
         device: its limits.
         launch_mode: alone in a stream, or inside a recorded graph.
         evidence: what the counts rest on; it is passed on to the estimate.
+        held: share of each operand in the last-level cache at the start, see
+            `memory.traffic`; None where the kernels before are not known.
 
     Returns:
         Seconds in all and by term; never less than `lower_bound`.
@@ -77,19 +80,23 @@ def predict(
         return _ideal(work, evidence)
     launch = _launch_seconds(work, device, launch_mode)
     fit = occupancy(work, device)
-    moved = traffic(work, device, fit.blocks)
+    moved = traffic(work, device, fit.blocks, held)
+    spilled = 0.0
     waves = max(1, work.blocks) / (fit.blocks * device.multiprocessors)
     if work.library_calls:
         terms, pipe = _library_terms(work, device, moved)
         latency = device.dram_latency_seconds if work.accesses else 0.0
     else:
-        _spill(moved, work, device, fit)
         terms, pipe = _kernel_terms(work, device, moved, fit)
+        if fit.spill_bytes:
+            before = _visible(terms, device)
+            _spill(moved, work, device, fit)
+            terms, pipe = _kernel_terms(work, device, moved, fit)
+            spilled = _visible(terms, device) - before
         latency = _latency_seconds(work, device, fit, waves)
     memory, compute = terms.memory, terms.compute
-    hidden = device.overlap * min(memory, compute)
     return Estimate(
-        seconds=launch + memory + compute - hidden + latency,
+        seconds=launch + _visible(terms, device) + latency,
         launch_seconds=launch,
         memory_seconds=memory,
         compute_seconds=compute,
@@ -103,7 +110,19 @@ def predict(
         registers=fit.registers,
         spill_bytes=fit.spill_bytes,
         evidence=evidence,
+        dram_seconds=terms.dram,
+        l2_seconds=terms.cache,
+        l1_seconds=terms.private,
+        in_flight_seconds=terms.in_flight,
+        hidden_seconds=memory + compute - _visible(terms, device),
+        spill_seconds=spilled,
     )
+
+
+def _visible(terms: _Terms, device: Device) -> float:
+    """Memory and compute time without what hides behind the other."""
+    memory, compute = terms.memory, terms.compute
+    return memory + compute - device.overlap * min(memory, compute)
 
 
 def lower_bound(
@@ -156,6 +175,7 @@ def _ideal(work: Work, evidence: Evidence) -> Estimate:
         registers=work.registers_per_thread,
         spill_bytes=0,
         evidence=evidence,
+        dram_seconds=seconds,
     )
 
 

@@ -42,6 +42,7 @@ class Access:
             included; less than it when accesses do not coalesce. 0: all of them.
         block_bytes: distinct bytes that one block touches of the tensor; re-reads
             inside a block hit the private cache while this fits in it. 0: unknown.
+        tensor: what the caller calls the operand; it decides nothing here.
     """
 
     unique_bytes: int
@@ -50,6 +51,7 @@ class Access:
     is_write: bool = False
     useful_bytes: int = 0
     block_bytes: int = 0
+    tensor: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

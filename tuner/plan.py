@@ -27,7 +27,7 @@ class Family(StrEnum):
     OPAQUE = "opaque"
 
 
-GENERATED: Final = frozenset({Family.POINTWISE, Family.REDUCTION})
+GENERATED: Final = frozenset({Family.POINTWISE, Family.REDUCTION, Family.CONTRACTION})
 """Families whose source we write; the others run in a library."""
 
 Language = Literal["opencl", "cuda"]

@@ -114,12 +114,21 @@ class Space:
             groups = whole_composites(view)
         if len(groups) > EXHAUSTIVE_UNITS:
             groups = glued(view, groups, profile)
-        return Units(view, groups)
+        self._prologues = len(groups) <= ONE_ZONE_UNITS
+        return Units(view, groups, prologues=self._prologues and self._generates)
 
     @property
     def exhaustive(self) -> bool:
         """Whether every set of units is looked at."""
         return len(self.units) <= EXHAUSTIVE_UNITS
+
+    @property
+    def _generates(self) -> bool:
+        return self.rules.profile == "full" and self.rules.limits.contractions
+
+    def _is_barred(self, mask: int) -> bool:
+        """Work in front of a contraction would tie the zones of large graphs."""
+        return not self._prologues and self.rules.has_prologue(mask)
 
     def zones(self, together: Iterable[int]) -> tuple[Zone, ...]:
         """Parts of the graph that no candidate spans.
@@ -214,7 +223,7 @@ class Space:
     def _is_open(self, units: int) -> bool:
         """Whether a set is legal and worth growing from."""
         mask = self.units.nodes(units)
-        if isinstance(self.rules.family(mask), Refusal):
+        if isinstance(self.rules.family(mask), Refusal) or self._is_barred(mask):
             return False
         exits = self._exits(units)
         return not exits or self._recomputing_pays(units, exits)
@@ -319,7 +328,7 @@ class Space:
         """A set of units with every useful choice of what it writes."""
         mask = self.units.nodes(units)
         family = self.rules.family(mask)
-        if isinstance(family, Refusal):
+        if isinstance(family, Refusal) or self._is_barred(mask):
             return
         exits = self._exits(units)
         if exits and not self._recomputing_pays(units, exits):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.legality import Refusal, Rules
@@ -22,7 +23,7 @@ class Columns:
         self._rules = rules
         self._price = price
         self._found: dict[tuple[int, int], Priced] = {}
-        self._prices: dict[object, float] = {}
+        self._prices: dict[object, tuple[float, Family]] = {}
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -30,18 +31,30 @@ class Columns:
         return tuple(sorted({p.candidate.family.value for p in self._found.values()}))
 
     def price(self, candidate: Candidate) -> Priced:
-        """A candidate with its price."""
+        """A candidate with its price, in the cheaper family that can run it."""
         key = (candidate.mask, candidate.outputs)
         if key not in self._found:
             view = self._rules.view
             region = view.region(*key)
             structure = (candidate.family, view.structure(*key))
             if structure not in self._prices:
-                self._prices[structure] = self._price(region, candidate.family)
+                self._prices[structure] = self._cheapest(candidate, region)
+            seconds, family = self._prices[structure]
             self._found[key] = Priced(
-                candidate=candidate, region=region, seconds=self._prices[structure]
+                candidate=replace(candidate, family=family),
+                region=region,
+                seconds=seconds,
             )
         return self._found[key]
+
+    def _cheapest(self, candidate: Candidate, region: Region) -> tuple[float, Family]:
+        found = (self._price(region, candidate.family), candidate.family)
+        if candidate.family is not Family.LIBRARY:
+            return found
+        if not self._rules.is_generated_too(candidate.mask, candidate.outputs):
+            return found
+        ours = self._price(region, Family.CONTRACTION)
+        return (ours, Family.CONTRACTION) if ours < found[0] else found
 
     def of_groups(self, groups: Sequence[int]) -> list[Priced]:
         """Kernels of a grouping without recomputation, priced."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from cost_model.device import Device
+from tuner.fusion.contraction import contraction_fault, has_prologue, written_fault
 from tuner.fusion.library import library_fault
 from tuner.fusion.rows import row_fault
 from tuner.fusion.view import View, bits
@@ -40,6 +41,7 @@ class Limits:
         library: what one library call can be: `session` runs any small graph (ONNX
             Runtime on a CPU), `epilogue` a contraction with what cuBLAS and cuDNN fuse.
         max_library_anchors: contractions and windows in one library call.
+        contractions: whether contractions may run in kernels of ours.
     """
 
     max_nodes: int | None = None
@@ -47,6 +49,7 @@ class Limits:
     max_reductions: int | None = None
     library: LibraryKind = "epilogue"
     max_library_anchors: int = 1
+    contractions: bool = True
 
     @classmethod
     def none(cls) -> Limits:
@@ -114,6 +117,10 @@ class Rules:
         found = self.family(mask)
         if isinstance(found, Refusal):
             return found
+        if found is Family.CONTRACTION:
+            fault = written_fault(self.view, mask, outputs)
+            if fault:
+                return Refusal(reason=fault)
         return self._argument_wall(mask, outputs) or found
 
     def family(self, mask: int) -> Family | Refusal:
@@ -131,7 +138,7 @@ class Rules:
             return self._opaque(mask)
         anchors = sum(pattern in ANCHORS for pattern in patterns)
         if anchors:
-            return self._library(mask, anchors)
+            return self._anchored(mask, anchors)
         return self._generated(mask, patterns.count(Pattern.REDUCTION))
 
     def _opaque(self, mask: int) -> Family | Refusal:
@@ -139,6 +146,34 @@ class Rules:
             return Family.OPAQUE
         names = [n.name for n in self.nodes(mask) if n.op == "opaque"]
         return Refusal(reason=f"{names[0]}: an opaque node must be alone")
+
+    def _anchored(self, mask: int, anchors: int) -> Family | Refusal:
+        """A library if one can run it, else a kernel of ours."""
+        found = self._library(mask, anchors)
+        if found is Family.LIBRARY or not self._may_generate:
+            return found
+        wall = self._size_wall(mask, 0)
+        if wall is not None:
+            return wall
+        fault = contraction_fault(self.view, mask)
+        return Refusal(reason=fault) if fault else Family.CONTRACTION
+
+    @property
+    def _may_generate(self) -> bool:
+        return self.profile == "full" and self.limits.contractions
+
+    def is_generated_too(self, mask: int, outputs: int) -> bool:
+        """Whether a kernel of ours can run what a library can."""
+        return (
+            self._may_generate
+            and self._size_wall(mask, 0) is None
+            and not contraction_fault(self.view, mask)
+            and not written_fault(self.view, mask, outputs)
+        )
+
+    def has_prologue(self, mask: int) -> bool:
+        """Whether a legal region computes something in front of a contraction."""
+        return self.family(mask) is Family.CONTRACTION and has_prologue(self.view, mask)
 
     def _library(self, mask: int, anchors: int) -> Family | Refusal:
         if self._is_unit(mask):

@@ -42,7 +42,7 @@ def library_fault(
         return f"{anchors} anchors in one kernel: {names}"
     if anchors > 1:
         return _chain_fault(view, mask, found)
-    epilogue = _Epilogue(view, mask, found[0], whole=reference)
+    epilogue = Epilogue(view, mask, found[0], whole=reference)
     return epilogue.fault(reference=reference, session=session)
 
 
@@ -55,10 +55,24 @@ def _chain_fault(view: View, mask: int, anchors: list[int]) -> str:
     return ""
 
 
-class _Epilogue:
-    """The nodes around one anchor."""
+class Epilogue:
+    """The nodes around one anchor.
+
+    Attributes:
+        after: nodes that depend on it.
+        before: nodes that it depends on.
+        beside: the others.
+    """
 
     def __init__(self, view: View, mask: int, anchor: int, *, whole: bool) -> None:
+        """Sort the nodes of a region.
+
+        Args:
+            view: the graph.
+            mask: nodes of the region.
+            anchor: which node.
+            whole: whether the user's node that the anchor is a part of counts as one.
+        """
         self.view = view
         self.whole = whole
         self.mask = mask
@@ -87,7 +101,8 @@ class _Epilogue:
         return found & ~(1 << self.anchor)
 
     def fault(self, *, reference: bool, session: bool) -> str:
-        found = self._shape_fault() or self._beside_fault()
+        """The first rule that a library call breaks, or ""."""
+        found = self.surroundings_fault()
         if found:
             return found
         if self.before and (reference or not self._transposes_only(session)):
@@ -95,6 +110,10 @@ class _Epilogue:
         if not reference and not session:
             return self._fused_fault()
         return ""
+
+    def surroundings_fault(self) -> str:
+        """The first rule that any kernel of one anchor breaks, or ""."""
+        return self._shape_fault() or self._beside_fault()
 
     def _shape_fault(self) -> str:
         view = self.view

@@ -30,7 +30,16 @@ class Units:
         stored: tensor mask of what is in memory in every plan.
     """
 
-    def __init__(self, view: View, groups: Sequence[int]) -> None:
+    def __init__(
+        self, view: View, groups: Sequence[int], *, prologues: bool = False
+    ) -> None:
+        """Join groups of nodes by what they read and make.
+
+        Args:
+            view: the graph.
+            groups: node mask of each unit.
+            prologues: whether a kernel may compute what its contraction reads.
+        """
         self.view = view
         self.masks = tuple(sorted(groups, key=lambda mask: mask.bit_length()))
         self.unit_of = [0] * len(view.nodes)
@@ -43,7 +52,7 @@ class Units:
         self.below = _closure(readers, self.feeders)
         self.weights = tuple(self._weight(mask) for mask in self.masks)
         self.light, self.partners = self._joined()
-        self.stored = _stored(view)
+        self.stored = _stored(view, prologues=prologues)
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -234,13 +243,13 @@ def _maker(view: View, tensor: str) -> str:
     return "" if node is None else node.name
 
 
-def _stored(view: View) -> int:
+def _stored(view: View, *, prologues: bool) -> int:
     """Tensors that are in memory in every plan: delivered, or read from there."""
     found = view.delivered
     for i, pattern in enumerate(view.patterns):
         if pattern is Pattern.OPAQUE:
             found |= view.reads[i]
-        elif pattern in ANCHORS:
+        elif pattern in ANCHORS and not prologues:
             for j in bits(view.reads[i]):
                 if view.nodes[view.maker[j]].op != "transpose":
                     found |= 1 << j

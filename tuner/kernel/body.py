@@ -39,6 +39,7 @@ from tuner.kernel.nest import (
 )
 from tuner.kernel.shapes import shape_of
 from tuner.kernel.views import VIEWS, Key, Rule
+from tuner.kernel.windows import average_pool, max_pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,6 +66,11 @@ class Anchor(NamedTuple):
     left: Key
     right: Key
     addends: tuple[Key, ...] = ()
+
+
+_RULES: Final = MappingProxyType(
+    {**VIEWS, "max_pool": max_pool, "average_pool": average_pool}
+)
 
 
 class Frame(NamedTuple):
@@ -167,7 +173,7 @@ class Body:
         anchor = self.frame.anchor
         if anchor is not None and node.name == anchor.node:
             return self._contracted(anchor, key)
-        rule = VIEWS.get(node.op)
+        rule = _RULES.get(node.op)
         if rule is None:
             raise CannotLower(node.name, f"{node.op} runs in a library")
         return rule(self, node, key)

@@ -46,7 +46,7 @@ _DOUBLE: Final = MappingProxyType({Pipe.FMA32: Pipe.FMA64})
 _SINGLE: Final[Mapping[Pipe, Pipe]] = MappingProxyType({})
 # Division by a constant is a high multiplication, a shift and a subtraction
 # (T. Granlund, P. Montgomery, "Division by Invariant Integers", PLDI 1994).
-_DIVISION: Final = 4.0
+DIVISION: Final = 4.0
 _NARROW: Final = frozenset({DType.F16, DType.BF16, DType.I8, DType.U8, DType.BOOL})
 
 
@@ -175,7 +175,7 @@ class Counter:
         divisions = _divisions(self.group, index)
         for guard in guards:
             divisions += _divisions(self.group, guard.subject)
-        count = 1 + 2 * len(guards) + _DIVISION * divisions
+        count = 1 + 2 * len(guards) + DIVISION * divisions
         self._add(Pipe.INTEGER, times * count / self._shared_by())
 
     def _shared_by(self) -> int:
@@ -438,6 +438,8 @@ def _sectors(
     group: Group, index: Index, elements: float, width: int, sector: int
 ) -> float:
     """Bytes of the distinct sectors that an index touches."""
+    if not elements:
+        return 0.0
     steps = sorted(
         (abs(c), group.atoms[a].extent)
         for a, c in index.terms

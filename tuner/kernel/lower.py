@@ -22,7 +22,7 @@ from tuner.plan import Family
 if TYPE_CHECKING:
     from tuner.ir.graph import Graph
 
-_FAMILIES = (Family.POINTWISE, Family.REDUCTION, Family.CONTRACTION)
+_FAMILIES = (Family.POINTWISE, Family.REDUCTION, Family.CONTRACTION, Family.WINDOW)
 
 
 def lower(graph: Graph) -> LoopNest:

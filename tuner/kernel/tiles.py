@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tuner.ir.types import DType
 from tuner.kernel.mapping import divided
 from tuner.kernel.nest import Apply, Group, Load
 from tuner.plan import Schedule
@@ -24,7 +23,6 @@ STATIC_SHARED_BYTES: Final = 48 * 1024
 """On-chip memory that a kernel may declare (CUDA C++ Programming Guide, 16.8)."""
 MOST_SUMS: Final = 64
 """Most 32-bit registers for partial sums of one thread."""
-_BLOCKS_PER_WAVE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +147,16 @@ _GPU_SHAPES: Final[tuple[_Shape, ...]] = (
     (128, 16, 2, 2, 32),
     (64, 16, 2, 2, 32),
 )
-_CPU_SHAPE: Final[_Shape] = (64, 16, 4, 2, 32)
+_CPU_SHAPES: Final[tuple[_Shape, ...]] = (
+    (128, 16, 8, 4, 64),
+    (64, 16, 8, 2, 64),
+    (64, 16, 4, 2, 32),
+)
 
 
 def default_tile(group: Group, device: Device) -> Schedule:
     """A schedule that is good without tuning: the one with least padded work."""
-    shapes = (_CPU_SHAPE,) if device.kind == "cpu" else _GPU_SHAPES
+    shapes = _CPU_SHAPES if device.kind == "cpu" else _GPU_SHAPES
     wide = held_bytes(group) // 4
     legal = [s for s in shapes if s[2] * s[3] * wide <= MOST_SUMS]
     return _schedule(min(legal, key=lambda shape: _cost(group, shape, device)))
@@ -185,15 +187,10 @@ def register_share(rows: int, columns: int) -> float:
 def tile_candidates(device: Device) -> Iterator[Schedule]:
     """Sizes worth trying."""
     if device.kind == "cpu":
-        grid = itertools.product((32, 64, 256), (16,), (2, 4, 8), (1, 2, 4), (16, 64))
+        grid = itertools.product((64, 128, 256), (16,), (4, 8), (1, 2, 4), (32, 64))
     else:
         grid = itertools.product(
             (64, 128, 256), (8, 16, 32), (2, 4, 8), (2, 4, 8), (8, 16, 32)
         )
     for shape in grid:
         yield _schedule(shape)
-
-
-def accumulated(group: Group) -> DType:
-    """The dtype of the sums."""
-    return group.reductions[0].dtype

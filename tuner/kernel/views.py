@@ -145,7 +145,7 @@ def _pad(body: Values, node: Node, key: Key) -> Rule:
     if is_outside:
         yield []
         return other
-    (number,) = yield [Key(source, place, _all(key.guards, mine))]
+    (number,) = yield [Key(source, place, joined_all(key.guards, mine))]
     return body.select(mine, number, other) if mine else number
 
 
@@ -199,7 +199,8 @@ def joined(guards: Guards, guard: Guard) -> Guards:
     return guards if guard in guards else (*guards, guard)
 
 
-def _all(guards: Guards, more: Guards) -> Guards:
+def joined_all(guards: Guards, more: Guards) -> Guards:
+    """Guards and others."""
     for guard in more:
         guards = joined(guards, guard)
     return guards

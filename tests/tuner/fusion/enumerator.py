@@ -54,10 +54,15 @@ def _kernels(
             reads = {home[i] for node in chosen for i in node.inputs} - made
             nodes = _with_reshapes(graph, chosen)
             whole = Region(nodes=nodes, outputs=tuple(n.outputs[0] for n in chosen))
-            if isinstance(check(graph, whole, profile=profile), Refusal):
-                continue
+            refused = isinstance(check(graph, whole, profile=profile), Refusal)
+            if refused and not any(node.op == "matmul" for node in chosen):
+                continue  # only next to a contraction it matters what is written
             for outputs in _output_sets(chosen, home):
                 region = Region(nodes=nodes, outputs=outputs)
+                if refused and isinstance(
+                    check(graph, region, profile=profile), Refusal
+                ):
+                    continue
                 yield (
                     sum(bit.get(name, 0) for name in reads),
                     sum(bit[name] for name in outputs),

@@ -1,0 +1,66 @@
+"""What one generated kernel can run around a contraction."""
+
+from __future__ import annotations
+
+from tuner.fusion.library import ANCHORS, Epilogue
+from tuner.fusion.view import View, bits
+from tuner.ir.ops import Pattern
+
+_MOVABLE = frozenset({Pattern.ELEMENTWISE, Pattern.INJECTIVE})
+
+
+def contraction_fault(view: View, mask: int) -> str:
+    """The first rule that a region with anchors breaks, or "".
+
+    One contraction; in front of one of its operands element-wise and layout nodes;
+    behind it element-wise nodes that keep its number of elements; their other operands
+    may be computed by element-wise and layout nodes.
+    """
+    anchors = [i for i in bits(mask) if view.patterns[i] in ANCHORS]
+    names = ", ".join(view.nodes[i].name for i in anchors)
+    if len(anchors) > 1:
+        return f"{len(anchors)} anchors in one kernel: {names}"
+    if view.patterns[anchors[0]] is not Pattern.CONTRACTION:
+        return f"{names}: a window has no kernel of ours"
+    around = _around(view, mask)
+    return around.surroundings_fault() or _prologue_fault(view, around)
+
+
+def written_fault(view: View, mask: int, outputs: int) -> str:
+    """Why a kernel of a legal region cannot write these tensors, or ""."""
+    around = _around(view, mask)
+    behind = view.makes(around.after | 1 << around.anchor)
+    for j in bits(outputs & ~behind):
+        name = view.nodes[view.maker[j]].name
+        return f"{name}: computed beside a contraction, but not to be written"
+    return ""
+
+
+def has_prologue(view: View, mask: int) -> bool:
+    """Whether a region with one contraction computes an operand of it."""
+    return bool(_around(view, mask).before)
+
+
+def _around(view: View, mask: int) -> Epilogue:
+    anchor = next(i for i in bits(mask) if view.patterns[i] in ANCHORS)
+    return Epilogue(view, mask, anchor, whole=False)
+
+
+def _prologue_fault(view: View, around: Epilogue) -> str:
+    anchor = view.nodes[around.anchor]
+    for i in bits(around.before):
+        if view.patterns[i] not in _MOVABLE:
+            return f"{view.nodes[i].name}: cannot be computed for each tile again"
+    operands = [name for name in anchor.inputs if _feeding(view, name) & around.before]
+    if len(operands) > 1:
+        return f"{anchor.name}: a prologue on {len(operands)} operands"
+    return ""
+
+
+def _feeding(view: View, tensor: str) -> int:
+    """All nodes that a tensor depends on."""
+    node = view.graph.producer(view.home[tensor])
+    if node is None:
+        return 0
+    i = view.index[node.name]
+    return view.above[i] | 1 << i
