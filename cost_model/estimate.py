@@ -18,8 +18,15 @@ class Evidence(StrEnum):
 class Estimate:
     """Predicted time of one launch, by term.
 
-    `seconds` is the launch, the overlapped memory and compute terms and the serial
-    latencies together; each term can be read alone.
+    `seconds` is launch, memory, compute and latency without what is hidden: their sum
+    less `hidden_seconds`; each term can be read alone.
+
+    Attributes:
+        dram_seconds, l2_seconds, l1_seconds: traffic at each level over its rate.
+        in_flight_seconds: what the traffic would take at the bandwidth that the bytes
+            in flight can draw; memory takes the longer of it and the three levels.
+        hidden_seconds: of memory and compute time, what runs beside the other.
+        spill_seconds: part of `seconds` that spilled registers cost.
 
     Source: S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009.
     """
@@ -38,3 +45,9 @@ class Estimate:
     registers: int
     spill_bytes: int
     evidence: Evidence
+    dram_seconds: float = 0.0
+    l2_seconds: float = 0.0
+    l1_seconds: float = 0.0
+    in_flight_seconds: float = 0.0
+    hidden_seconds: float = 0.0
+    spill_seconds: float = 0.0

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cost_model.device import Device
     from cost_model.work import Access, Work
 
@@ -59,11 +61,24 @@ def resident_fraction(nbytes: float, capacity_bytes: float) -> float:
     return max(0.0, left / ((NO_SHARE - FULL_SHARE) * capacity_bytes))
 
 
-def traffic(work: Work, device: Device, resident_blocks: int) -> Traffic:
-    """Bytes of `work` by level, spills and library intermediates left out."""
+def traffic(
+    work: Work,
+    device: Device,
+    resident_blocks: int,
+    held: Sequence[float] | None = None,
+) -> Traffic:
+    """Bytes of `work` by level, spills and library intermediates left out.
+
+    Args:
+        work: counted operands.
+        device: its caches.
+        resident_blocks: on one multiprocessor.
+        held: share of each operand that the last-level cache holds at the start, where
+            the kernels before are known; by default what its size alone lets expect.
+    """
     total = Traffic()
-    for access in work.accesses:
-        _first_touch(total, access, device)
+    for index, access in enumerate(work.accesses):
+        _first_touch(total, access, device, None if held is None else held[index])
     _cap(total, device)
     for access in work.accesses:
         sector = max(access.sector_bytes, access.unique_bytes)
@@ -72,12 +87,16 @@ def traffic(work: Work, device: Device, resident_blocks: int) -> Traffic:
     return total
 
 
-def _first_touch(total: Traffic, access: Access, device: Device) -> None:
+def _first_touch(
+    total: Traffic, access: Access, device: Device, share: float | None
+) -> None:
     sector = max(access.sector_bytes, access.unique_bytes)
     if access.is_write and not device.caches_writes:
         total.dram_bytes += sector
         return
-    held = resident_fraction(sector, device.l2_bytes) * sector
+    if share is None:
+        share = resident_fraction(sector, device.l2_bytes)
+    held = share * sector
     near = 0.0
     if device.keeps_l1:
         room = device.l1_bytes * device.multiprocessors
