@@ -8,11 +8,14 @@ from typing import Final
 
 from cost_model.device import Device
 from cost_model.estimate import Evidence
+from cost_model.sequence import whole_seconds
+from cost_model.work import Work
 from tuner.errors import InternalError
 from tuner.fusion.legality import Limits
 from tuner.fusion.memory import plan_memory
 from tuner.fusion.partition import Solution
 from tuner.fusion.traffic import traffic
+from tuner.fusion.view import homes
 from tuner.ir.fingerprint import local_form
 from tuner.ir.graph import Graph, Region, extract
 from tuner.kernel.lower import lower
@@ -151,6 +154,19 @@ class Assembler:
             for i, (choice, form) in enumerate(zip(choices, forms, strict=True))
         )
 
+    def whole_seconds(
+        self, choices: Sequence[Choice], tuned: Mapping[str, Tuned]
+    ) -> float:
+        """Predicted time of kernels in launch order, with what is left in the cache."""
+        home = homes(self.graph)
+        works = []
+        for choice in choices:
+            form = self.form(choice)
+            best = tuned.get(form.fingerprint)
+            work = self._made[form.fingerprint, best.schedule if best else None]
+            works.append(_renamed(work.priced.work, form.names, home))
+        return whole_seconds(works, self.device, launch_mode=self.options.launch_mode)
+
     def _kernel(
         self, index: int, choice: Choice, form: KernelForm, tuned: Tuned | None
     ) -> PlannedKernel:
@@ -205,6 +221,15 @@ class Assembler:
             )
 
 
+def _renamed(work: Work, names: Mapping[str, str], home: Mapping[str, str]) -> Work:
+    """The same work with operands named as the plan's graph names their memory."""
+    accesses = []
+    for access in work.accesses:
+        tensor = names.get(access.tensor, access.tensor)
+        accesses.append(replace(access, tensor=home.get(tensor, tensor)))
+    return replace(work, accesses=tuple(accesses))
+
+
 def _cuda(sources: Sequence[Source]) -> Source:
     return next(source for source in sources if source.language == "cuda")
 
@@ -234,6 +259,7 @@ def assemble(
         memory=plan_memory(graph, [kernel.region for kernel in kernels]),
         traffic_bytes=sum(kernel.traffic_bytes for kernel in kernels),
         evidence=weakest(kernels),
+        whole_seconds=assembler.whole_seconds(choices, tuned),
     )
 
 

@@ -134,6 +134,7 @@ def body(plan: Plan, *, target: Json, toolchain: Json) -> Json:
         "evidence": str(plan.evidence),
         "objective_seconds": partition.objective_seconds,
         "bound_seconds": partition.bound_seconds,
+        "whole_seconds": plan.whole_seconds,
         "gap": partition.gap,
         "candidate_space": {
             **asdict(partition.candidate_space),

@@ -282,7 +282,13 @@ class Refinement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A whole plan over canonical ids; `tuner.document` gives its JSON."""
+    """A whole plan over canonical ids; `tuner.document` gives its JSON.
+
+    Attributes:
+        whole_seconds: prediction for the kernels in their order, each with what the
+            ones before left in the cache; the objective prices each alone.
+        whole: measurements of whole programs, by name.
+    """
 
     graph: Graph
     prepare: Graph
@@ -294,6 +300,7 @@ class Plan:
     memory: MemoryPlan
     traffic_bytes: int
     evidence: Evidence
+    whole_seconds: float = 0.0
     whole: Mapping[str, Measurement] = field(
         default_factory=lambda: MappingProxyType({})
     )

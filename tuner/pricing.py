@@ -227,6 +227,7 @@ def _whole(small: Graph, name: str, *, is_write: bool = False) -> Access:
         sector_bytes=count,
         requested_bytes=count,
         is_write=is_write,
+        tensor=name,
     )
 
 

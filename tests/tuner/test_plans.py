@@ -121,3 +121,13 @@ def test_unbound_dimensions_are_named() -> None:
         load(data)
     bound = load(data, shapes={"rows": 32})
     assert bound.fingerprint == load(small_model()).fingerprint
+
+
+def test_the_whole_knows_the_order(plan: Plan) -> None:
+    """The kernels in their order take at least their launches, and no magnitude more
+    than priced alone; on `ideal`, where no cache is, the traffic of the kernels."""
+    assert plan.whole_seconds > 0
+    launches = sum(kernel.estimate.launch_seconds for kernel in plan.kernels)
+    assert plan.whole_seconds >= launches * (1 - 1e-9)
+    alone = sum(kernel.estimate.seconds for kernel in plan.kernels)
+    assert plan.whole_seconds < 10 * alone

@@ -77,6 +77,7 @@ def _accesses(
                 is_write=tensor.is_output,
                 useful_bytes=int(sum(p.useful_bytes for p in parts)),
                 block_bytes=int(sum(p.block_bytes for p in parts)),
+                tensor=tensor.name,
             )
         )
     return tuple(found)
