@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
+from tuner.errors import DeviceUnavailable
 from tuner.plan import Measurement
 from tuner.runtime.null import NullRunner
 from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
@@ -34,10 +37,39 @@ class Measuring(Protocol):
 
 
 def open_runner(device: str) -> AbstractContextManager[Measuring]:
-    """The process that measures on a device; for `null:N`, made-up times."""
-    if device.partition(":")[0] == "null":
+    """The process that measures on a device.
+
+    For `null:N` times are made up. For `cpu:N` the process, and all that it starts,
+    runs on that core alone.
+    """
+    kind, _, part = device.partition(":")
+    if kind == "null":
         return NullRunner(null_seconds)
+    if kind == "cpu" and part:
+        return _on_core(int(part))
     return Runner(device)
+
+
+@contextmanager
+def _on_core(core: int) -> Iterator[Measuring]:
+    """A runner for one core: this thread is pinned to it, and children inherit that.
+
+    Raises:
+        DeviceUnavailable: this process may not use such a core.
+    """
+    usable = os.sched_getaffinity(0)
+    if core not in usable:
+        raise DeviceUnavailable(
+            f"cpu:{core}",
+            "this process may not run on that core",
+            hint=f"usable cores: {', '.join(map(str, sorted(usable)))}",
+        )
+    os.sched_setaffinity(0, {core})
+    try:
+        with Runner("cpu", threads=1) as runner:
+            yield runner
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 def null_seconds(request: MeasureRequest) -> float:

@@ -1,10 +1,12 @@
-"""One worker per device string on a host."""
+"""One worker per device string on a host; core sets that overlap exclude each other."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
@@ -16,42 +18,93 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 class DeviceLock:
     """Holds a device for this process; the kernel lets go when the process dies.
 
+    `cpu` is all cores: it excludes every `cpu:N`, and each of them excludes it.
+
     Args:
         folder: where the locks of this host lie; made when missing.
-        device: device string, such as `cpu` or `cuda:0`.
+        device: device string, such as `cpu`, `cpu:0` or `cuda:0`.
     """
 
     def __init__(self, folder: Path, device: str) -> None:
-        self._path = folder / f"{_UNSAFE.sub('-', device)}.lock"
+        self._folder = folder
         self._device = device
-        self._file: IO[str] | None = None
+        self._files: list[IO[str]] = []
 
     def acquire(self) -> None:
         """Take the device.
 
         Raises:
-            DeviceBusy: another process has it.
+            DeviceBusy: another process has it, or a part of it.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = self._path.open("a+")
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        kind, _, part = self._device.partition(":")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            holder = file.read(20).strip() or "unknown"
-            file.close()
-            raise DeviceBusy(
-                f"device {self._device}",
-                f"process {holder} measures on it already",
-                hint="stop that process, or serve with --no-worker",
-            ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        self._file = file
+            if kind == "cpu" and part:
+                self._take(kind, shared=True)
+            self._take(self._device, shared=False)
+        except DeviceBusy:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Give the device back."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        while self._files:
+            self._files.pop().close()
+
+    def _take(self, name: str, *, shared: bool) -> None:
+        file = (self._folder / f"{_UNSAFE.sub('-', name)}.lock").open("a+")
+        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read(20).strip() or "another one"
+            file.close()
+            raise DeviceBusy(
+                f"device {self._device}",
+                f"process {holder} measures on it already, or on a part of it",
+                hint="stop that process, or serve with --no-worker",
+            ) from error
+        self._files.append(file)
+        file.truncate(0)
+        if not shared:
+            file.write(str(os.getpid()))
+            file.flush()
+
+
+class NameLock:
+    """Holds the name of a worker against other hosts that call themselves the same.
+
+    Two workers of one name would take up each other's jobs.
+
+    Args:
+        claim: takes the name in the database; gives what lets go of it, or None when
+            somebody else has it.
+        name: the worker's name.
+    """
+
+    def __init__(
+        self, claim: Callable[[str], Callable[[], None] | None], name: str
+    ) -> None:
+        self._claim = claim
+        self._name = name
+        self._held = contextlib.ExitStack()
+
+    def acquire(self) -> None:
+        """Take the name.
+
+        Raises:
+            DeviceBusy: a living worker has it.
+        """
+        let_go = self._claim(self._name)
+        if let_go is None:
+            raise DeviceBusy(
+                f"worker {self._name}",
+                "a worker of this name works on the database already",
+                hint="give each host a name of its own",
+            )
+        self._held.callback(let_go)
+
+    def release(self) -> None:
+        """Give the name back."""
+        self._held.close()

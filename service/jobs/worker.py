@@ -15,7 +15,7 @@ import structlog
 from service.errors import JobLost, problem_of
 from service.jobs.devices import Measuring
 from service.jobs.engine import Engine
-from service.jobs.locks import DeviceLock
+from service.jobs.locks import DeviceLock, NameLock
 from service.jobs.planning import Planner, queue_of, target_of
 from service.jobs.tuning import TuneWorkflow
 from service.settings import Settings
@@ -58,6 +58,7 @@ class Worker:
         self._target = target_of(self.device)
         self.queue = queue_of(self._target)
         self._lock = DeviceLock(settings.data_folder / "locks", self.device)
+        self._name_lock = NameLock(database.claim, self.name)
         workflow = TuneWorkflow(
             database=database,
             planner=planner,
@@ -88,11 +89,13 @@ class Worker:
         """
         self._lock.acquire()
         try:
+            self._name_lock.acquire()
             with self._database.write() as session:
                 devices.put(session, self._offer())
             self._beat()
             self._engine.start()
         except BaseException:
+            self._name_lock.release()
             self._lock.release()
             raise
         self._pulse.start()
@@ -108,6 +111,7 @@ class Worker:
                 heartbeats.remove(session, self.name)
         except StoreUnavailable as error:
             log.warning("heartbeat not removed", reason=error.reason)
+        self._name_lock.release()
         self._lock.release()
         log.info("worker stopped", worker=self.name)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,35 @@ class Database:
             session.begin(),
         ):
             yield session
+
+    def claim(self, name: str) -> Callable[[], None] | None:
+        """Hold a name until this process ends or lets go of it.
+
+        A server gives it to one client at a time, and takes it back when the client's
+        connection ends. SQLite is for one host, where locks on files do the same.
+
+        Returns:
+            What lets go of the name, or None when somebody else holds it.
+        """
+        if self.writer.dialect.name != "postgresql":
+            return lambda: None
+        number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)
+        with self._explained():
+            connection = self.writer.connect()
+            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+            taken = connection.scalar(
+                text("SELECT pg_try_advisory_lock(:number)"), {"number": number}
+            )
+        if not taken:
+            connection.close()
+            return None
+
+        def let_go() -> None:
+            # A pooled connection would keep the lock: this one must end.
+            connection.invalidate()
+            connection.close()
+
+        return let_go
 
     def check(self) -> None:
         """Raise `StoreUnavailable` when the database cannot be read."""

@@ -1,0 +1,75 @@
+"""Tests that a device, a part of it and a name have one worker at a time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from service.errors import DeviceBusy
+from service.jobs.devices import open_runner
+from service.jobs.locks import DeviceLock, NameLock
+from service.store import Database, connect
+from tests.service.conftest import NewDatabase
+from tuner.errors import DeviceUnavailable
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fits"),
+    [
+        ("cpu", "cpu", False),
+        ("cpu", "cpu:0", False),
+        ("cpu:0", "cpu", False),
+        ("cpu:0", "cpu:0", False),
+        ("cpu:0", "cpu:1", True),
+        ("cuda:0", "cuda:1", True),
+        ("cuda:0", "cuda:0", False),
+        ("cpu", "cuda:0", True),
+        ("null:0", "null:1", True),
+    ],
+)
+def test_cores_that_overlap_exclude_each_other(
+    tmp_path: Path, first: str, second: str, fits: bool
+) -> None:
+    """All cores exclude each one; two different cores do not; nothing stays behind."""
+    one, other = DeviceLock(tmp_path, first), DeviceLock(tmp_path, second)
+    one.acquire()
+    if fits:
+        other.acquire()
+        other.release()
+    else:
+        with pytest.raises(DeviceBusy):
+            other.acquire()
+    one.release()
+    other.acquire()
+    other.release()
+
+
+def test_a_core_that_may_not_be_used_is_refused() -> None:
+    """The cores of this process are named, and its own set stays as it was."""
+    before = os.sched_getaffinity(0)
+    with pytest.raises(DeviceUnavailable, match="usable cores"), open_runner("cpu:999"):
+        pass
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_name_is_held_by_one_host(postgres: NewDatabase) -> None:
+    """A second worker of the name is refused, until the first lets go."""
+    url = postgres()
+    here, there = connect(url), connect(url)
+    first, second = NameLock(here.claim, "h/cpu"), NameLock(there.claim, "h/cpu")
+    first.acquire()
+    with pytest.raises(DeviceBusy, match="of this name"):
+        second.acquire()
+    first.release()
+    second.acquire()
+    second.release()
+    here.close()
+    there.close()
+
+
+def test_on_one_host_files_are_enough(database: Database) -> None:
+    """SQLite has no such locks, and needs none."""
+    NameLock(database.claim, "h/cpu").acquire()
+    NameLock(database.claim, "h/cpu").acquire()
