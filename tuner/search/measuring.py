@@ -19,7 +19,7 @@ from tuner.search.records import Json, to_json, toolchain_id
 
 SAMPLE_SECONDS: Final = 0.1
 """Timed samples of one kernel run."""
-WHOLE_SAMPLE_SECONDS: Final = 4.0
+WHOLE_SAMPLE_SECONDS: Final = 2.5
 """Timed samples of all whole plans together."""
 ATTEMPTS: Final = 4
 """A batch of samples that others disturbed is repeated up to three times."""

@@ -9,7 +9,8 @@ the space is legal by construction). The only module that imports Optuna.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import optuna
@@ -67,6 +68,11 @@ class KernelStudy:
         self._trials: dict[Schedule, optuna.trial.Trial] = {}
         self._proposed: dict[Schedule, None] = {}
         self._told: dict[Schedule, float | None] = {}
+
+    @property
+    def predicted(self) -> Mapping[Schedule, float]:
+        """The model's seconds by schedule; empty without them."""
+        return self._predicted or {}
 
     @property
     def space(self) -> tuple[Schedule, ...]:
@@ -129,7 +135,7 @@ class KernelStudy:
 
     def _ask(self) -> Schedule:
         study = self._ready_study()
-        space = self._distributions()
+        space = _distributions(self._ranked)
         for _ in range(_ASKS):
             trial = study.ask(fixed_distributions=space)
             schedule = Schedule.of(**trial.params)
@@ -151,25 +157,13 @@ class KernelStudy:
                     self._tell_optuna(schedule, seconds)
         return self._study
 
-    def _distributions(
-        self,
-    ) -> dict[str, optuna.distributions.BaseDistribution]:
-        values: dict[str, set[int]] = {}
-        for schedule in self._ranked:
-            for knob, value in schedule.knobs:
-                values.setdefault(knob, set()).add(value)
-        return {
-            knob: optuna.distributions.CategoricalDistribution(sorted(choices))
-            for knob, choices in sorted(values.items())
-        }
-
     def _tell_optuna(self, schedule: Schedule, seconds: float | None) -> None:
         study = self._ready_study()
         trial = self._trials.pop(schedule, None)
         if trial is None:
             frozen = optuna.trial.create_trial(
                 params=schedule.as_dict,
-                distributions=self._distributions(),
+                distributions=_distributions(self._ranked),
                 value=seconds,
                 state=_state(seconds),
             )
@@ -178,6 +172,57 @@ class KernelStudy:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
             study.tell(trial, seconds)
+
+
+def default_tpe(
+    space: Sequence[Schedule],
+    seconds: Mapping[Schedule, float],
+    *,
+    trials: int,
+    seed: int,
+) -> Iterator[Schedule]:
+    """Optuna's TPE as it is without us: no first trials, nothing kept from repeating.
+
+    Combinations of knobs outside the space are told as failures and cost nothing.
+
+    Args:
+        space: legal schedules.
+        seconds: of each; infinite where it failed.
+        trials: how many to yield.
+        seed: of the sampler.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        direction="minimize", sampler=optuna.samplers.TPESampler(seed=seed)
+    )
+    distributions = _distributions(space)
+    legal, done = frozenset(space), 0
+    for _ in range(trials * _ASKS):
+        if done >= trials:
+            return
+        trial = study.ask(fixed_distributions=distributions)
+        schedule = Schedule.of(**trial.params)
+        value = seconds[schedule] if schedule in legal else math.inf
+        if math.isfinite(value):
+            study.tell(trial, value)
+        else:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        if schedule in legal:
+            done += 1
+            yield schedule
+
+
+def _distributions(
+    schedules: Sequence[Schedule],
+) -> dict[str, optuna.distributions.BaseDistribution]:
+    values: dict[str, set[int]] = {}
+    for schedule in schedules:
+        for knob, value in schedule.knobs:
+            values.setdefault(knob, set()).add(value)
+    return {
+        knob: optuna.distributions.CategoricalDistribution(sorted(choices))
+        for knob, choices in sorted(values.items())
+    }
 
 
 def _state(seconds: float | None) -> optuna.trial.TrialState:

@@ -1,0 +1,214 @@
+"""How fast a search finds the best schedule of a space that was measured whole."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+from tuner.errors import InvalidModel
+from tuner.plan import Schedule
+from tuner.search.records import Json
+from tuner.search.study import KernelStudy, default_tpe
+
+SCHEMA: Final = "fuseplan.schedule-spaces/1"
+CHECKPOINTS: Final = (5, 10, 20, 50)
+NEAR: Final = 0.05
+"""How much slower than the best still counts as having found it."""
+LEAST_SIZE: Final = 200
+LEAST_SPREAD: Final = 1.5
+"""Median over best: what makes a space worth searching."""
+
+Method = Callable[["Space", int, int], Iterator[Schedule]]
+"""Schedules in the order of trial, for a space, a number of trials and a seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """All schedules of one kernel with measured and predicted seconds.
+
+    Attributes:
+        seconds: measured; infinite where the schedule failed. The default is first.
+        predicted: what the cost model said.
+    """
+
+    name: str
+    kernel: str
+    seconds: Mapping[Schedule, float]
+    predicted: Mapping[Schedule, float]
+
+    @property
+    def default(self) -> Schedule:
+        """The schedule that needs no tuning."""
+        return next(iter(self.seconds))
+
+    @property
+    def best_seconds(self) -> float:
+        """The fastest schedule."""
+        return min(self.seconds.values())
+
+    @property
+    def median_seconds(self) -> float:
+        """The middle of the schedules that ran."""
+        return median(v for v in self.seconds.values() if math.isfinite(v))
+
+    @property
+    def is_worthy(self) -> bool:
+        """Whether the space is large and varied enough to tell searches apart."""
+        spread = self.median_seconds / self.best_seconds
+        return len(self.seconds) >= LEAST_SIZE and spread >= LEAST_SPREAD
+
+    def to_json(self) -> Json:
+        """As it is stored; failures have no seconds."""
+        return {
+            "name": self.name,
+            "kernel": self.kernel,
+            "schedules": [
+                {
+                    "schedule": schedule.as_dict,
+                    "seconds": seconds if math.isfinite(seconds) else None,
+                    "predicted_seconds": self.predicted[schedule],
+                }
+                for schedule, seconds in self.seconds.items()
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Space:
+        """Read a space."""
+        rows = [(Schedule.of(**row["schedule"]), row) for row in stored["schedules"]]
+        return cls(
+            name=stored["name"],
+            kernel=stored["kernel"],
+            seconds={
+                s: math.inf if row["seconds"] is None else row["seconds"]
+                for s, row in rows
+            },
+            predicted={s: row["predicted_seconds"] for s, row in rows},
+        )
+
+
+def spaces_json(spaces: Sequence[Space], device: Mapping[str, Any]) -> Json:
+    """A recording of several spaces on one device."""
+    return {
+        "schema": SCHEMA,
+        "device": dict(device),
+        "spaces": [space.to_json() for space in spaces],
+    }
+
+
+def spaces_from(stored: Mapping[str, Any]) -> tuple[Space, ...]:
+    """Read a recording.
+
+    Raises:
+        InvalidModel: it is none.
+    """
+    if stored.get("schema") != SCHEMA:
+        raise InvalidModel(
+            "recording", f"has the schema {stored.get('schema')!r}", hint=SCHEMA
+        )
+    return tuple(Space.from_json(space) for space in stored["spaces"])
+
+
+def by_chance(space: Space, trials: int, seed: int) -> Iterator[Schedule]:
+    """Schedules in random order, none twice."""
+    # Not for secrets: equal seeds give equal orders.
+    source = random.Random(seed)  # noqa: S311
+    yield from source.sample(list(space.seconds), min(trials, len(space.seconds)))
+
+
+def by_tpe(space: Space, trials: int, seed: int) -> Iterator[Schedule]:
+    """Optuna's TPE with its own defaults; what it repeats costs a trial."""
+    return default_tpe(list(space.seconds), space.seconds, trials=trials, seed=seed)
+
+
+def by_ours(space: Space, trials: int, seed: int) -> Iterator[Schedule]:
+    """The study that a tuning run uses."""
+    predicted = space.predicted
+    others = sorted(predicted, key=lambda s: (predicted[s], s.knobs))
+    ranked = tuple(dict.fromkeys([space.default, *others]))
+    study = KernelStudy(ranked, seed=seed, predicted=predicted)
+    for _ in range(trials):
+        schedule = study.propose()
+        if schedule is None:
+            return
+        seconds = space.seconds[schedule]
+        study.tell(schedule, seconds if math.isfinite(seconds) else None)
+        yield schedule
+
+
+METHODS: Final[Mapping[str, Method]] = {
+    "random": by_chance,
+    "tpe": by_tpe,
+    "ours": by_ours,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search had found after some trials.
+
+    Attributes:
+        share: of the way from the median to the best; 1 is the best.
+        excess: how much slower than the best it is, relative.
+    """
+
+    share: float
+    excess: float
+
+
+def found_after(
+    space: Space, truth: Space, method: Method, *, trials: Sequence[int], seed: int
+) -> dict[int, Found]:
+    """Run a search on one recording, and judge it by another.
+
+    Args:
+        space: the times that the search sees.
+        truth: the times that count: a second recording, or the same.
+        method: the search.
+        trials: after how many trials to look.
+        seed: of the search.
+    """
+    order = list(method(space, max(trials), seed))
+    results = {}
+    for count in trials:
+        seen = order[:count]
+        chosen = min(seen, key=lambda schedule: space.seconds[schedule])
+        seconds = truth.seconds[chosen]
+        way = truth.median_seconds - truth.best_seconds
+        results[count] = Found(
+            share=(truth.median_seconds - seconds) / way if way > 0 else 1.0,
+            excess=seconds / truth.best_seconds - 1,
+        )
+    return results
+
+
+def compare(
+    spaces: Sequence[Space], truths: Sequence[Space], *, seeds: int
+) -> list[Json]:
+    """Every method on every space: mean share found, and how often within `NEAR`."""
+    rows: list[Json] = []
+    by_name = {truth.name: truth for truth in truths}
+    for name, method in METHODS.items():
+        for space in spaces:
+            runs = [
+                found_after(
+                    space, by_name[space.name], method, trials=CHECKPOINTS, seed=seed
+                )
+                for seed in range(seeds)
+            ]
+            for count in CHECKPOINTS:
+                found = [run[count] for run in runs]
+                rows.append(
+                    {
+                        "method": name,
+                        "space": space.name,
+                        "trials": count,
+                        "share": sum(f.share for f in found) / seeds,
+                        "near_best": sum(f.excess <= NEAR for f in found) / seeds,
+                    }
+                )
+    return rows
