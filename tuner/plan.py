@@ -12,7 +12,7 @@ from typing import Final, Literal
 from cost_model.estimate import Estimate, Evidence
 from tuner.ir.graph import Graph, Region
 
-CODEGEN_REVISION: Final = 1
+CODEGEN_REVISION: Final = 2
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
 
@@ -27,7 +27,9 @@ class Family(StrEnum):
     OPAQUE = "opaque"
 
 
-GENERATED: Final = frozenset({Family.POINTWISE, Family.REDUCTION, Family.CONTRACTION})
+GENERATED: Final = frozenset(
+    {Family.POINTWISE, Family.REDUCTION, Family.CONTRACTION, Family.WINDOW}
+)
 """Families whose source we write; the others run in a library."""
 
 Language = Literal["opencl", "cuda"]

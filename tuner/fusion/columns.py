@@ -51,10 +51,11 @@ class Columns:
         found = (self._price(region, candidate.family), candidate.family)
         if candidate.family is not Family.LIBRARY:
             return found
-        if not self._rules.is_generated_too(candidate.mask, candidate.outputs):
+        family = self._rules.own_family(candidate.mask, candidate.outputs)
+        if family is None:
             return found
-        ours = self._price(region, Family.CONTRACTION)
-        return (ours, Family.CONTRACTION) if ours < found[0] else found
+        ours = self._price(region, family)
+        return (ours, family) if ours < found[0] else found
 
     def of_groups(self, groups: Sequence[int]) -> list[Priced]:
         """Kernels of a grouping without recomputation, priced."""

@@ -1,10 +1,11 @@
-"""What one generated kernel can run around a contraction."""
+"""What one generated kernel can run around a contraction or a window."""
 
 from __future__ import annotations
 
 from tuner.fusion.library import ANCHORS, Epilogue
 from tuner.fusion.view import View, bits
 from tuner.ir.ops import Pattern
+from tuner.plan import Family
 
 _MOVABLE = frozenset({Pattern.ELEMENTWISE, Pattern.INJECTIVE})
 
@@ -14,16 +15,24 @@ def contraction_fault(view: View, mask: int) -> str:
 
     One contraction; in front of one of its operands element-wise and layout nodes;
     behind it element-wise nodes that keep its number of elements; their other operands
-    may be computed by element-wise and layout nodes.
+    may be computed by element-wise and layout nodes. In front of a window nothing: its
+    elements would be computed once for every window that they lie in.
     """
     anchors = [i for i in bits(mask) if view.patterns[i] in ANCHORS]
     names = ", ".join(view.nodes[i].name for i in anchors)
     if len(anchors) > 1:
         return f"{len(anchors)} anchors in one kernel: {names}"
-    if view.patterns[anchors[0]] is not Pattern.CONTRACTION:
-        return f"{names}: a window has no kernel of ours"
     around = _around(view, mask)
+    if view.patterns[anchors[0]] is Pattern.WINDOW and around.before:
+        return f"{names}: what a window reads must be in memory"
     return around.surroundings_fault() or _prologue_fault(view, around)
+
+
+def own_family(view: View, mask: int) -> Family:
+    """Which of our families runs a region with one anchor."""
+    anchor = next(i for i in bits(mask) if view.patterns[i] in ANCHORS)
+    is_window = view.patterns[anchor] is Pattern.WINDOW
+    return Family.WINDOW if is_window else Family.CONTRACTION
 
 
 def written_fault(view: View, mask: int, outputs: int) -> str:

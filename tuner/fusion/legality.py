@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from cost_model.device import Device
-from tuner.fusion.contraction import contraction_fault, has_prologue, written_fault
+from tuner.fusion.contraction import (
+    contraction_fault,
+    has_prologue,
+    own_family,
+    written_fault,
+)
 from tuner.fusion.library import library_fault
 from tuner.fusion.rows import row_fault
 from tuner.fusion.view import View, bits
@@ -117,7 +122,7 @@ class Rules:
         found = self.family(mask)
         if isinstance(found, Refusal):
             return found
-        if found is Family.CONTRACTION:
+        if found in (Family.CONTRACTION, Family.WINDOW):
             fault = written_fault(self.view, mask, outputs)
             if fault:
                 return Refusal(reason=fault)
@@ -156,20 +161,22 @@ class Rules:
         if wall is not None:
             return wall
         fault = contraction_fault(self.view, mask)
-        return Refusal(reason=fault) if fault else Family.CONTRACTION
+        return Refusal(reason=fault) if fault else own_family(self.view, mask)
 
     @property
     def _may_generate(self) -> bool:
         return self.profile == "full" and self.limits.contractions
 
-    def is_generated_too(self, mask: int, outputs: int) -> bool:
-        """Whether a kernel of ours can run what a library can."""
-        return (
-            self._may_generate
-            and self._size_wall(mask, 0) is None
-            and not contraction_fault(self.view, mask)
-            and not written_fault(self.view, mask, outputs)
-        )
+    def own_family(self, mask: int, outputs: int) -> Family | None:
+        """The family in which a kernel of ours can run what a library can, if any."""
+        if (
+            not self._may_generate
+            or self._size_wall(mask, 0) is not None
+            or contraction_fault(self.view, mask)
+            or written_fault(self.view, mask, outputs)
+        ):
+            return None
+        return own_family(self.view, mask)
 
     def has_prologue(self, mask: int) -> bool:
         """Whether a legal region computes something in front of a contraction."""
