@@ -26,7 +26,7 @@ def loaded(path: Path) -> Model:
 @lru_cache(maxsize=2)
 def planned(path: Path, target: str) -> Plan:
     """Its plan."""
-    return make_plan(loaded(path), target, Options())
+    return make_plan(loaded(path), target, Options(), time_limit_seconds=300)
 
 
 @pytest.mark.parametrize("name", MODELS)
