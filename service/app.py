@@ -30,6 +30,7 @@ from service.api import (
 )
 from service.api.access import AccessMiddleware, Gate, Rates
 from service.api.context import Context
+from service.api.hot import HotAnswers, HotMiddleware
 from service.api.metrics import Metrics
 from service.api.requests import RequestMiddleware
 from service.dashboard import routes as dashboard
@@ -93,6 +94,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
+    app.add_middleware(HotMiddleware)
     app.add_middleware(AccessMiddleware)
     app.add_middleware(RequestMiddleware, max_body_bytes=settings.max_body_bytes)
     problems.install(app)
@@ -222,6 +224,7 @@ def make_context(
         submissions=submissions,
         gate=gate,
         rates=rates,
+        hot=HotAnswers(time.monotonic),
         metrics=Metrics(database, now),
         clock=now,
     )

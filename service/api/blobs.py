@@ -9,6 +9,7 @@ from fastapi.responses import Response
 
 from service.api.caching import deliver
 from service.api.context import ContextDep
+from service.api.hot import FOREVER_SECONDS
 from service.api.problems import told
 from service.errors import BlobNotFound
 from service.store import blobs
@@ -47,12 +48,22 @@ def get_blob(digest: Digest, request: Request, context: ContextDep) -> Response:
         raise BlobNotFound(
             digest, "no blob of this digest is stored", hint="look the plan up again"
         )
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    context.hot.put(
+        request.url.path,
+        request.scope["query_string"],
+        content=blob.content,
+        digest=digest,
+        media_type=blob.media_type,
+        headers=headers,
+        fresh_seconds=FOREVER_SECONDS,
+    )
     return deliver(
         request,
         content=blob.content,
         digest=digest,
         media_type=blob.media_type,
-        headers={"Cache-Control": "public, max-age=31536000, immutable"},
+        headers=headers,
     )
 
 

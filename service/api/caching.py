@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from fastapi import Request
 from fastapi.responses import Response
 
+from service.api.hot import is_held as is_held_in
+
 
 def is_held(request: Request, digest: str) -> bool:
     """Whether the client says that it has exactly this content."""
-    told = request.headers.get("if-none-match", "")
-    tags = {tag.strip().removeprefix("W/") for tag in told.split(",")}
-    return "*" in tags or f'"{digest}"' in tags
+    return is_held_in(request.headers.get("if-none-match", ""), f'"{digest}"')
 
 
 def deliver(

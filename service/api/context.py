@@ -10,6 +10,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from service.api.access import Gate, Rates
+from service.api.hot import HotAnswers
 from service.api.metrics import Metrics
 from service.jobs.submission import Submissions
 from service.settings import Settings
@@ -29,6 +30,7 @@ class Context:
     submissions: Submissions
     gate: Gate
     rates: Rates
+    hot: HotAnswers
     metrics: Metrics
     clock: Callable[[], datetime]
 

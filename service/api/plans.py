@@ -34,7 +34,7 @@ from service.jobs.submission import Answer, Ask
 from service.settings import Settings
 from service.store import plans
 from service.store.jobs import NORMAL_PRIORITY
-from service.store.plans import BODY_TYPE, StoredPlan
+from service.store.plans import BODY_TYPE
 
 router = APIRouter(tags=["plans"])
 
@@ -394,7 +394,27 @@ def get_plan(
         context.metrics.looked_up(reasons=["compatible"])
     else:
         context.metrics.looked_up(hits=1)
-    return _plan(request, found, headers)
+    headers |= {
+        "Cache-Control": "no-cache",
+        "Fuseplan-Evidence": found.pointer.evidence,
+    }
+    pointer = found.pointer
+    if pointer.key == key:
+        context.hot.put(
+            request.url.path,
+            request.scope["query_string"],
+            content=found.body,
+            digest=pointer.digest,
+            media_type=BODY_TYPE,
+            headers=headers,
+        )
+    return deliver(
+        request,
+        content=found.body,
+        digest=pointer.digest,
+        media_type=BODY_TYPE,
+        headers=headers,
+    )
 
 
 def missing(
@@ -427,17 +447,3 @@ def head_plan(
 ) -> Response:
     """The headers of the best plan so far."""
     return get_plan(key, request, context, evidence, match)
-
-
-def _plan(request: Request, found: StoredPlan, headers: dict[str, str]) -> Response:
-    return deliver(
-        request,
-        content=found.body,
-        digest=found.pointer.digest,
-        media_type=BODY_TYPE,
-        headers={
-            "Cache-Control": "no-cache",
-            "Fuseplan-Evidence": found.pointer.evidence,
-            **headers,
-        },
-    )

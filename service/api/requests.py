@@ -97,7 +97,9 @@ class _Exchange:
 
     def log(self) -> None:
         seconds = time.perf_counter() - self._started
-        route = getattr(self._scope.get("route"), "path", "unmatched")
+        route = self._scope.get("fuseplan_route") or getattr(
+            self._scope.get("route"), "path", "unmatched"
+        )
         context = getattr(self._scope["app"].state, "context", None)
         if context is not None:
             metrics = context.metrics
