@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli import inputs, output, planning
+from service.cli.exits import BadArgument
 from service.cli.planning import AsJson, ModelPath, OptionsText, Shapes, Target
 from service.dashboard.formats import duration
 
@@ -20,28 +21,91 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
-    app.command(epilog="Example: fuseplan explain model.onnx norm1 gelu --json")(
-        explain
-    )
+    app.command(
+        epilog="Example: fuseplan explain model.onnx norm1 gelu --json\n\n"
+        "Example: fuseplan explain model.onnx --sensitivity"
+    )(explain)
 
 
 def explain(
     model: ModelPath,
-    a: Annotated[str, typer.Argument(metavar="A", help="Name or id of a node.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Name or id of another.")],
+    a: Annotated[str, typer.Argument(metavar="[A", help="Name or id of a node.")] = "",
+    b: Annotated[str, typer.Argument(metavar="B]", help="Name or id of another.")] = "",
     target: Target = "cpu",
     shape: Shapes = None,
     options: OptionsText = "{}",
+    sensitivity: Annotated[
+        bool,
+        typer.Option("--sensitivity", help="Which device numbers the plan hangs on."),
+    ] = False,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", min=1.0, help="Seconds for --sensitivity.")
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether two nodes share a kernel, and what the other choice would cost."""
+    """Say whether two nodes share a kernel, and what the other choice would cost.
+
+    With --sensitivity: the smallest change of each number of the device that changes
+    which kernels the plan has.
+    """
     given = inputs.json_object("--options", options)
     prepared = inputs.read_model(model, target, shape or (), given)
+    if sensitivity:
+        _doubt(prepared, time_limit, as_json=as_json)
+        return
+    if not (a and b):
+        raise BadArgument(
+            "A B", "two nodes are needed", hint="or ask for --sensitivity"
+        )
     told = explanation(prepared, a, b)
     if as_json:
         output.emit(told)
     else:
         _show(told)
+
+
+def _doubt(prepared: Prepared, time_limit: float, *, as_json: bool) -> None:
+    """Print what the partition hangs on."""
+    from dataclasses import asdict
+    from time import monotonic
+
+    from tuner.sensitivity import sensitivity
+
+    found = sensitivity(
+        prepared.model,
+        prepared.device,
+        prepared.options,
+        monotonic,
+        time_limit_seconds=time_limit,
+    )
+    if as_json:
+        output.emit(
+            {
+                "target": dict(prepared.key.target),
+                "numbers": [asdict(one) for one in found],
+            }
+        )
+        return
+    output.table(
+        ("number", ">value", ">changes at", ">kernels", ">new"),
+        [
+            (
+                one.number,
+                f"{one.value:.4g}",
+                _factor(one.factor) if one.examined else "no time",
+                f"{one.kernels_before} -> {one.kernels_after}",
+                str(one.new_kernels),
+            )
+            for one in found
+        ],
+    )
+
+
+def _factor(factor: float | None) -> str:
+    """A factor as people say it."""
+    if factor is None:
+        return "never"
+    return f"x {factor:.2f}" if factor >= 1 else f"/ {1 / factor:.2f}"
 
 
 def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:

@@ -95,3 +95,21 @@ def test_stored_numbers_predict_the_same() -> None:
     again = restore(cpu(), device.numbers)
     work = fitted.timed[-1].kernel.work
     assert predict(work, again) == predict(work, device)
+
+
+def test_explain_names_delicate_numbers(fuseplan: Fuseplan, model: Path) -> None:
+    """Every number of the device has an answer: a factor, never, or no time."""
+    told = fuseplan("explain", model, "--sensitivity", "--time-limit", 5, "--json").json
+    assert told["target"]["id"] == "cpu"
+    names = {one["number"] for one in told["numbers"]}
+    assert {"dram_bytes_per_second", "launch_seconds"} <= names
+    ended = fuseplan("explain", model, "--sensitivity", "--time-limit", 1)
+    assert ended.code == 0
+    assert "changes at" in ended.out
+
+
+def test_explain_needs_nodes_or_the_option(fuseplan: Fuseplan, model: Path) -> None:
+    """Without either there is nothing to explain."""
+    ended = fuseplan("explain", model)
+    assert ended.code == 2
+    assert "--sensitivity" in ended.err
