@@ -37,7 +37,7 @@ _ERROR_FUNCTIONS: Final = frozenset({"erf", "tanh"})
 _COMPILER_UNROLL: Final = 4
 """Steps of a loop that NVIDIA's compiler unrolls unasked."""
 _NARROW_BITS: Final = 32
-FEW_REGISTERS: Final = 16
+_FEW_POINTERS: Final = 16
 """Pointers to so many tensors are kept in registers."""
 _STEPS_IN_FLIGHT: Final = 8
 """Unrolled steps whose loads a compiler moves in front of the first use."""

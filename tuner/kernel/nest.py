@@ -196,6 +196,14 @@ class Group:
         return self.extent(self.rows)
 
     @cached_property
+    def counted_points(self) -> int:
+        """The greatest number that a position in the loops may reach."""
+        parts = (self.outer_points, self.inner_points, max(self.serial_points, 1))
+        if self.kind is Kind.TILE:
+            return max(*parts, self.row_points)
+        return math.prod(parts)
+
+    @cached_property
     def inner_mask(self) -> int:
         """The inner loops as a bit mask."""
         return sum(1 << loop for loop in self.inner)
@@ -308,9 +316,6 @@ class LoopNest:
     @cached_property
     def index_bits(self) -> int:
         """32 where every position fits a signed 32-bit number, else 64."""
-        points = [
-            g.outer_points * g.row_points * g.inner_points * max(g.serial_points, 1)
-            for g in self.groups
-        ]
+        points = [group.counted_points for group in self.groups]
         largest = max([t.elements for t in self.tensors] + points, default=0)
         return 32 if largest < 2**30 else 64

@@ -103,9 +103,35 @@ def bias_gelu(rows: int, columns: int, dtype: DType = DType.F32) -> Graph:
     """A bias and the exact GELU."""
     b = Builder()
     t = b.op("add", b.input(rows, columns, dtype=dtype), b.input(columns, dtype=dtype))
+    return b.graph(gelu(b, t))
+
+
+def gelu(b: Builder, t: str) -> str:
+    """The exact GELU of a tensor."""
+    dtype = b.types[t].dtype
     e = b.op("erf", b.op("mul", t, b.constant(0.5**0.5, dtype)))
     half = b.op("mul", t, b.constant(0.5, dtype))
-    return b.graph(b.op("mul", half, b.op("add", e, b.constant(1, dtype))))
+    return b.op("mul", half, b.op("add", e, b.constant(1, dtype)))
+
+
+def conv(
+    b: Builder,
+    *operands: str,
+    strides: int = 1,
+    pads: int = 0,
+    dilations: int = 1,
+    group: int = 1,
+) -> str:
+    """A convolution with the same attributes along all axes."""
+    rank = len(b.shape(operands[0])) - 2
+    return b.op(
+        "conv",
+        *operands,
+        strides=(strides,) * rank,
+        pads=(pads,) * 2 * rank,
+        dilations=(dilations,) * rank,
+        group=group,
+    )
 
 
 def group_norm_silu(n: int, channels: int, side: int, groups: int) -> Graph:

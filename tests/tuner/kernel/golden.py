@@ -19,6 +19,8 @@ from tests.tuner.kernel.builder import (
     Builder,
     add_layer_norm,
     bias_gelu,
+    conv,
+    gelu,
     group_norm_silu,
     softmax,
 )
@@ -102,13 +104,54 @@ def _mask() -> Graph:
     return b.graph(b.op("where", b.op("less", x, y), x, b.op("floor_mod", x, y)))
 
 
+def _gemm_gelu_residual() -> Graph:
+    b = Builder()
+    y = b.op("matmul", b.input(250, 128), b.input(128, 384))
+    y = gelu(b, b.op("add", y, b.input(384)))
+    return b.graph(b.op("add", y, b.input(250, 384)))
+
+
+def _attention_scores() -> Graph:
+    b = Builder()
+    q, k = (b.input(2, 64, 4, 32, dtype=DType.F16) for _ in range(2))
+    heads = b.op("transpose", q, perm=(0, 2, 1, 3))
+    keys = b.op("transpose", k, perm=(0, 2, 3, 1))
+    scores = b.op("matmul", heads, keys)
+    return b.graph(b.op("mul", scores, b.constant(0.125, DType.F16)))
+
+
+def _conv_two_readers() -> Graph:
+    b = Builder()
+    x = conv(b, b.input(2, 16, 28, 28), b.input(32, 16, 3, 3), strides=2, pads=1)
+    y = b.op("add", b.op("mul", x, b.input(32, 1, 1)), b.input(32, 1, 1))
+    return b.graph(x, b.op("relu", y))
+
+
+def _depthwise() -> Graph:
+    b = Builder()
+    x, w = b.input(1, 32, 28, 28), b.input(32, 1, 3, 3)
+    return b.graph(b.op("relu", conv(b, x, w, b.input(32), pads=1, group=32)))
+
+
+def _vector_product() -> Graph:
+    b = Builder()
+    y = b.op(
+        "matmul", b.input(500, dtype=DType.BF16), b.input(500, 96, dtype=DType.BF16)
+    )
+    return b.graph(b.op("sigmoid", y))
+
+
 GRAPHS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
     {
         "add_layer_norm": lambda: add_layer_norm(64, 768),
         "add_layer_norm_f16": lambda: add_layer_norm(64, 768, DType.F16),
+        "attention_scores_f16": _attention_scores,
         "bias_gelu": lambda: bias_gelu(64, 3072),
         "column_moments": _column_moments,
+        "conv_two_readers": _conv_two_readers,
+        "depthwise": _depthwise,
         "embedding": _embedding,
+        "gemm_gelu_residual": _gemm_gelu_residual,
         "group_norm_silu": lambda: group_norm_silu(2, 32, 16, 8),
         "heads": _heads,
         "mask_i32": _mask,
@@ -119,6 +162,7 @@ GRAPHS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
         "softmax_columns": lambda: softmax(256, 100, axis=0),
         "softmax_long_rows_f64": lambda: softmax(3, 50_000, dtype=DType.F64),
         "softmax_rows": lambda: softmax(100, 130),
+        "vector_product_bf16": _vector_product,
     }
 )
 
