@@ -21,17 +21,23 @@ _Any = npt.NDArray[Any]
 
 
 def _divide(a: _Any, b: _Any) -> _Any:
+    """True division; integers round towards zero as in C, wrap, and give 0 by 0."""
     if not np.issubdtype(a.dtype, np.integer):
         return np.asarray(a / b)
-    quotient = np.abs(a) // np.where(b == 0, 1, np.abs(b))  # C rounds towards zero
-    return np.asarray(quotient * np.sign(a) * np.sign(b), dtype=a.dtype)
+    by = np.where(b == 0, 1, b).astype(a.dtype)
+    quotient = a // by
+    up = (a - quotient * by != 0) & ((a < 0) != (by < 0))
+    return np.asarray(np.where(b == 0, 0, quotient + up), dtype=a.dtype)
 
 
 def _power(a: _Any, b: _Any) -> _Any:
-    if np.issubdtype(a.dtype, np.integer):
-        wide = np.power(a.astype(np.float64), b.astype(np.float64))
-        return np.asarray(wide, dtype=a.dtype)
-    return np.asarray(np.power(a, b.astype(a.dtype)))
+    """Powers; those of integers wrap, and are rounded towards zero."""
+    if not np.issubdtype(a.dtype, np.integer):
+        return np.asarray(np.power(a, b.astype(a.dtype)))
+    raised = np.power(a, np.maximum(b, 0).astype(a.dtype))
+    odd = np.where(b % 2 == 0, 1, -1)
+    inverse = np.where(a == 1, 1, np.where(a == -1, odd, 0))
+    return np.asarray(np.where(b < 0, inverse, raised), dtype=a.dtype)
 
 
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {

@@ -206,3 +206,19 @@ def test_erf_is_that_of_the_c_library() -> None:
     wanted = np.array([math.erf(v) for v in x])
     np.testing.assert_allclose(erf(x), wanted, rtol=4e-16, atol=0)
     assert np.signbit(erf(np.array(-0.0)))
+
+
+@pytest.mark.parametrize("name", ["int8", "int32", "int64"])
+def test_integers_divide_and_raise_as_c_does_at_the_edges_of_their_range(
+    name: str,
+) -> None:
+    """Towards zero, wrapping; division by 0 gives 0, what is below 1 is 0."""
+    least = np.iinfo(name).min
+    a = np.array([least, least, least, -7, 7, 5], name)
+    b = np.array([-1, 2, 1, 2, -2, 0], name)
+    (quotient,) = OPS["div"].reference([a, b], {})  # type: ignore[misc]
+    assert quotient.tolist() == [least, least // 2, least, -3, -3, 0]
+    base = np.array([-1, 1, 2, 3, -2], name)
+    exponent = np.array([-3, -2, -1, 0, 3], name)
+    (raised,) = OPS["pow"].reference([base, exponent], {})  # type: ignore[misc]
+    assert raised.tolist() == [-1, 1, 0, 1, -8]

@@ -82,7 +82,12 @@ _HELPERS: Final[Mapping[str, str]] = MappingProxyType(
             " {{ {t} r = b == 0 || b == -1 ? 0 : a % b;"
             " return r != 0 && (r < 0) != (b < 0) ? r + b : r; }}"
         ),
-        "pow": "{t} pow_{d}({t} a, {t} b) {{ return ({t})pow((double)a, (double)b); }}",
+        "pow": (
+            "{t} pow_{d}({t} a, {t} b) {{ {t} r = 1;"
+            " if (b < 0) return a == 1 ? 1 : a == -1 ? ((b & 1) ? -1 : 1) : 0;"
+            " for (; b > 0; b = b >> 1) {{ if (b & 1) r = r * a; a = a * a; }}"
+            " return r; }}"
+        ),
         "shift_left": (
             "{t} shift_left_{d}({t} a, {t} b)"
             " {{ return b < 0 || b >= {bits} ? 0 : a << b; }}"
