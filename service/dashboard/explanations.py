@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -101,9 +102,14 @@ def _name(id_: str, names: Names) -> str:
 
 
 def _named(reason: str, tensors: Sequence[Json], names: Names) -> str:
-    for tensor in tensors:
-        reason = reason.replace(tensor["id"], _name(tensor["id"], names), 1)
-    return reason[:1].upper() + reason[1:]
+    """The reason with the user's names in it, as the beginning of a sentence."""
+    ids = {tensor["id"] for tensor in tensors}
+    is_name = reason.partition(" ")[0].rstrip(",") in ids
+    for id_ in ids:
+        reason = re.sub(
+            rf"\b{re.escape(id_)}\b", _name(id_, names).replace(chr(92), r"\\"), reason
+        )
+    return reason if is_name else reason[:1].upper() + reason[1:]
 
 
 def _prices(other: Json) -> tuple[Price, ...]:

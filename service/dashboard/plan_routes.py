@@ -137,6 +137,7 @@ async def roofline_page(api: ApiDep, key: str, job: JobId = "") -> Response:
         job_id=job,
         plan=plan,
         device=device,
+        families=sorted({row.family for row in rows}),
         rows=rows[:PAGE_KERNELS],
         row_count=len(rows),
         has_measured=any(row.measured_seconds is not None for row in rows),

@@ -18,7 +18,14 @@ from service.dashboard.figures import (
 from service.dashboard.jobs import STATES, JobLine, job_line
 from service.dashboard.metrics import read_counters
 from service.dashboard.plan_routes import Order, plan_values
-from service.dashboard.shared import NOT_FOUND, Json, assets, new_router, pages
+from service.dashboard.shared import (
+    NOT_FOUND,
+    Json,
+    assets,
+    find_plan_or_none,
+    new_router,
+    pages,
+)
 from service.dashboard.source import Api, ApiDep, ApiProblem
 
 RECENT: Final = 8
@@ -108,7 +115,7 @@ async def _job_values(
     api: Api, job_id: str, order: Order, start: int
 ) -> dict[str, Any]:
     job = job_line(await api.get(f"/v1/jobs/{job_id}"), datetime.now(UTC))
-    plan = await api.find(f"/v1/plans/{job.plan_key}")
+    plan = await find_plan_or_none(api, job.plan_key)
     values = plan_values(plan, job.names, order, start) if plan else {"plan": None}
     return {**values, "job": job, "job_figures": job_figures(job)}
 

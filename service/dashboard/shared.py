@@ -16,6 +16,7 @@ Json = Mapping[str, Any]
 Names = Mapping[str, Sequence[str]]
 
 NOT_FOUND: Final = 404
+_BEST: Final = ("measured", "compiled", "analytic")
 _KEY: Final = re.compile("[0-9a-f]{64}")
 
 assets = load_assets()
@@ -30,6 +31,9 @@ def new_router() -> APIRouter:
 async def find_plan(api: Api, key: str) -> Json:
     """The plan of a key that somebody may have typed.
 
+    It is read by its digest, so that people who look are not counted as builds that
+    look plans up.
+
     Raises:
         ApiProblem: it is no key, or there is no plan.
     """
@@ -42,7 +46,20 @@ async def find_plan(api: Api, key: str) -> Json:
                 "hint": "copy it from a job, or from `fuseplan plan`",
             },
         )
+    origin = await api.find(f"/v1/plans/{key}/revisions")
+    served = (origin or {}).get("served") or {}
+    digest = next((served[evidence] for evidence in _BEST if evidence in served), "")
+    if digest:
+        return await api.get(f"/v1/blobs/sha256/{digest}")
     return await api.get(f"/v1/plans/{key}")
+
+
+async def find_plan_or_none(api: Api, key: str) -> Json | None:
+    """The same, or None where there is no plan yet."""
+    try:
+        return await find_plan(api, key)
+    except ApiProblem:
+        return None
 
 
 async def find_names(api: Api, job: str) -> Names:

@@ -14,7 +14,7 @@ from service.dashboard.accuracy import importance, quality
 from service.dashboard.figures import quality_figures, trial_figures
 from service.dashboard.jobs import job_line
 from service.dashboard.kernels import Json
-from service.dashboard.shared import new_router, pages
+from service.dashboard.shared import find_plan_or_none, new_router, pages
 from service.dashboard.source import Api, ApiDep
 from service.dashboard.strips import strip
 
@@ -54,7 +54,7 @@ async def trial_list(
         api.get(f"/v1/jobs/{job_id}"),
         api.get(f"/v1/jobs/{job_id}/trials", limit=PAGE_TRIALS, cursor=cursor, **asked),
     )
-    plan = await api.find(f"/v1/plans/{job['plan_key']}")
+    plan = await find_plan_or_none(api, job["plan_key"])
     return pages.page(
         "trials.html",
         section="jobs",
@@ -89,7 +89,7 @@ async def trial_page(api: ApiDep, job_id: str, number: int) -> Response:
     job, trial = await asyncio.gather(
         api.get(f"/v1/jobs/{job_id}"), api.get(f"/v1/jobs/{job_id}/trials/{number}")
     )
-    plan = await api.find(f"/v1/plans/{job['plan_key']}")
+    plan = await find_plan_or_none(api, job["plan_key"])
     siblings = await api.find(
         f"/v1/jobs/{job_id}/trials", kernel=trial["kernel"], sample=500
     )
@@ -125,7 +125,7 @@ async def analysis_page(
     """Predicted against measured, any against any, and which knob mattered."""
     job = await api.get(f"/v1/jobs/{job_id}")
     trials, total = await _all(api, job_id)
-    plan = await api.find(f"/v1/plans/{job['plan_key']}")
+    plan = await find_plan_or_none(api, job["plan_key"])
     knobs = sorted({name for trial in trials for name in trial["schedule"]})
     axes = {**AXES, **{f"knob:{name}": f"knob {name}" for name in knobs}}
     of_kernel = [one for one in trials if not kernel or one["kernel"] == kernel]

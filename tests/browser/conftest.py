@@ -99,7 +99,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         store_job(database, name="1", minutes=0)
         store_job(database, name="2", state="failed", minutes=1)
         store_job(database, name="3", state="running", minutes=2)
-        store_job(database, name="4", layers=100, trials=400, minutes=3)
+        store_job(database, name="4", layers=130, trials=10_000, minutes=3)
         yield Site(address=f"http://127.0.0.1:{port}", database=database)
         server.should_exit = True
         thread.join()

@@ -141,7 +141,7 @@
     const best = data.best_seconds;
     const elapsed = before + (performance.now() - started) / 1000;
     if ((kind === "trial" || kind === "resolve") && best > 0) {
-      const timed = data.seconds && data.low_seconds && data.high_seconds;
+      const timed = data.seconds && data.low_seconds && data.high_seconds && !data.contended;
       points.push([data.trials ?? points.length, elapsed, best, data.gap ?? null, timed ? data.low_seconds / data.seconds : null, timed ? data.high_seconds / data.seconds : null]);
     }
     if (kind === "resolve" && data.changed)

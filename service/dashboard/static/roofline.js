@@ -11,10 +11,9 @@
     const top = Math.max(...view.compute.map((c) => c.operations_per_second), ...ys);
     const ridge = view.compute.length && view.memory.length
       ? view.compute[0].operations_per_second / Math.min(...view.memory.map((m) => m.bytes_per_second)) : 1;
-    const decade = (value, round) => 10 ** round(Math.log10(value));
     return {
-      x: [decade(Math.min(...xs) / 1.5, Math.floor), decade(Math.max(...xs, ridge) * 1.5, Math.ceil)],
-      y: [decade(Math.min(...ys) / 1.5, Math.floor), decade(top * 1.3, Math.ceil)],
+      x: [Math.min(...xs, ridge / 20) / 1.6, Math.max(...xs, ridge * 4) * 2],
+      y: [Math.min(...ys, top / 30) / 1.6, top * 1.8],
     };
   };
 
@@ -41,18 +40,19 @@
 
   // Names stand on the roofs themselves; a legend would be read twice.
   const names = (view, range) => {
-    const top = view.compute.length ? view.compute[0].operations_per_second : range.y[1];
-    const label = (value, words, position) => ({
-      value, symbolSize: 1, label: { show: true, formatter: words, position, color: colour("soft"), fontSize: 11, textBorderColor: colour("ground"), textBorderWidth: 3 },
+    const label = (value, words, more) => ({
+      value, symbolSize: 1, label: { show: true, formatter: words, color: colour("soft"), fontSize: 11, textBorderColor: colour("ground"), textBorderWidth: 3, ...more },
     });
-    const data = view.memory.map((m, i) => {
-      const y = Math.max(range.y[0] * 1.6, range.x[0] * m.bytes_per_second * 1.6) * 2.6 ** i;
-      return label([Math.min(y, top / 2) / m.bytes_per_second, Math.min(y, top / 2)], `${m.name} ${short(m.bytes_per_second)}B/s`, "right");
+    const decades = (ends) => Math.log10(ends[1] / ends[0]);
+    const slope = ((place.clientHeight - 68) / decades(range.y)) / ((place.clientWidth - 96) / decades(range.x));
+    const rotate = (Math.atan(slope) * 180) / Math.PI;
+    const data = view.memory.map((m) => {
+      const x = Math.max(range.x[0], range.y[0] / m.bytes_per_second) * 1.06;
+      return label([x, x * m.bytes_per_second], `${m.name} ${short(m.bytes_per_second)}B/s`, { position: [0, 0], align: "left", verticalAlign: "bottom", rotate });
     });
     for (const c of view.compute)
-      data.push(label([range.x[1] / 1.2, c.operations_per_second], `${c.name} ${short(c.operations_per_second)}/s`, "insideTopRight"));
-    for (const one of data.slice(-view.compute.length)) one.label = { ...one.label, position: "left", offset: [0, -10] };
-    return { type: "scatter", data, silent: true, z: 2, itemStyle: { opacity: 0 }, tooltip: { show: false } };
+      data.push(label([range.x[1], c.operations_per_second], `${c.name} ${short(c.operations_per_second)}/s`, { position: "left", offset: [0, -10] }));
+    return { type: "scatter", data, silent: true, z: 2, itemStyle: { color: "transparent" }, tooltip: { show: false } };
   };
 
   const options = (view) => () => {
@@ -76,8 +76,8 @@
       animation: false, textStyle: text(),
       grid: { left: narrow() ? 56 : 76, right: 20, top: 16, bottom: 52 },
       tooltip: { ...tooltip(), trigger: "item", formatter: (item) => item.data.told ?? "" },
-      xAxis: axis("FP32-FMA equivalents per byte", { type: "log", min: range.x[0], max: range.x[1], nameGap: 30, axisLabel: { ...text(), formatter: (v) => short(v), hideOverlap: true } }),
-      yAxis: axis(narrow() ? "" : "FP32-FMA equivalents per second", { type: "log", min: range.y[0], max: range.y[1], nameGap: 52, axisLabel: { ...text(), formatter: (v) => short(v) } }),
+      xAxis: axis("FP32-FMA equivalents per byte", { type: "log", min: range.x[0], max: range.x[1], nameGap: 30, axisLabel: { ...text(), formatter: (v) => short(v), hideOverlap: true, showMinLabel: false, showMaxLabel: false } }),
+      yAxis: axis(narrow() ? "" : "FP32-FMA equivalents per second", { type: "log", min: range.y[0], max: range.y[1], nameGap: 52, axisLabel: { ...text(), formatter: (v) => short(v), showMinLabel: false, showMaxLabel: false } }),
       series: [
         ...roofs(view, range), names(view, range),
         { type: "lines", coordinateSystem: "cartesian2d", data: joints, silent: true, z: 3 },

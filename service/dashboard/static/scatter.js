@@ -78,8 +78,8 @@
 
     const lines = () => {
       const some = kept().filter((trial) => trial.seconds && Object.keys(trial.schedule).length);
-      const knobs = [...new Set(some.flatMap((trial) => Object.keys(trial.schedule)))].sort().slice(0, narrow() ? 4 : 9);
       const values = (knob) => [...new Set(some.map((trial) => trial.schedule[knob]).filter((v) => v !== undefined))].sort((a, b) => a - b).map(String);
+      const knobs = [...new Set(some.flatMap((trial) => Object.keys(trial.schedule)))].sort().filter((knob) => values(knob).length > 1).slice(0, narrow() ? 4 : 9);
       const times = some.map((trial) => Math.log10(trial.seconds));
       return {
         animation: false, textStyle: text(),

@@ -5,16 +5,27 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from service.store import blobs, graphs, jobs, plans
+from service.store import blobs, graphs, jobs, kernels, measurements, plans
 from service.store.graphs import StoredGraph
 from service.store.jobs import EventDraft, JobRequest, Progress
+from service.store.kernels import StoredKernel
+from service.store.measurements import StoredMeasurement
 from service.store.plans import PlanIdentity, PlanRevision
-from tuner.document import encode
+from tuner.document import digest, encode
 
 if TYPE_CHECKING:
     from service.store import Database
 
 STARTED = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+
+_FINGERPRINTS = ("reduction:abc", "pointwise:def", "library:ghi")
+
+SOURCE = """// One line of a softmax.
+__kernel void fused(__global const float* x, __global float* y) {
+    const int i = get_global_id(0);
+    if (i < 1024) y[i] = exp(x[i]) * 0.5f; /* not & scaled */
+}
+"""
 
 _LAYER = (
     ("library", ("matmul", "add"), 310e-6),
@@ -117,7 +128,7 @@ def _kernel(
         "outputs": [f"t{nodes.stop}"],
         "schedule": {"block": 256, "vector": 4} if generated else {},
         "launch": None,
-        "sources": {},
+        "sources": {"opencl": digest(SOURCE.encode())} if generated else {},
         "estimate": {
             "seconds": seconds,
             "launch_seconds": 7e-6,
@@ -135,6 +146,9 @@ def _kernel(
             "evidence": "analytic",
         },
         "traffic_bytes": 262144 + 1024 * index,
+        "fingerprint": _FINGERPRINTS[("reduction", "pointwise").index(family)]
+        if generated
+        else _FINGERPRINTS[2],
         "evidence": "measured" if measured else "analytic",
         "registers": 24 if generated else None,
         "resources": None,
@@ -211,11 +225,13 @@ def store_job(
             key=key, graph_hash=key, target="cpu", parts={"graph": key}, options={}
         )
         plans.register(session, identity, now=now)
-        plans.publish(session, key, _revision(body), now=now)
+        plans.publish(session, key, _revision(body, job), now=now)
         jobs.create(session, _request(session, job, key, title, body), now=now)
         if state != "queued":
             jobs.start(session, job, now=now)
             jobs.append(session, job, _events(body, trials), now=now)
+            kernels.put(session, _kernels(), now=now)
+            measurements.add(session, _samples(job), now=now)
             jobs.advance(session, job, batch=1, progress=_progress(body, trials))
         if state in ("succeeded", "partial", "failed", "cancelled"):
             error = {"title": "A kernel failed", "detail": "k3: the device was lost"}
@@ -229,7 +245,7 @@ def store_job(
     return job, key
 
 
-def _revision(body: dict[str, Any]) -> PlanRevision:
+def _revision(body: dict[str, Any], job: str) -> PlanRevision:
     return PlanRevision(
         evidence=body["evidence"],
         body=encode(body),
@@ -237,6 +253,8 @@ def _revision(body: dict[str, Any]) -> PlanRevision:
         objective_seconds=body["objective_seconds"],
         bound_seconds=body["bound_seconds"],
         kernels=len(body["kernels"]),
+        blobs=(blobs.Blob.of(SOURCE.encode(), "text/plain; charset=utf-8"),),
+        job=job,
     )
 
 
@@ -278,10 +296,18 @@ def _events(body: dict[str, Any], trials: int) -> tuple[EventDraft, ...]:
     for trial in range(1, trials + 1):
         best = goal * (1 + 0.8 / (1 + trial * 10 / trials))
         data = {
-            "kernel": "reduction:abc",
-            "family": "reduction",
-            "seconds": best / 40,
-            "failure": "",
+            "kernel": _FINGERPRINTS[trial % 3],
+            "family": _FINGERPRINTS[trial % 3].partition(":")[0],
+            "key": f"key{trial}",
+            "schedule": {"threads": 64 << (trial % 3), "vector": 1 + trial % 2},
+            "seconds": None if trial % 20 == 19 else best / 40,
+            "low_seconds": best / 41,
+            "high_seconds": best / 38,
+            "predicted_seconds": best / 44,
+            "contended": False,
+            "message": "ptxas: <b>too many</b> registers" if trial % 20 == 19 else "",
+            "uses": 4,
+            "failure": "compile" if trial % 20 == 19 else "",
             "trials": trial,
             "best_seconds": best,
             "gap": 0.1 / trial,
@@ -299,3 +325,29 @@ def _events(body: dict[str, Any], trials: int) -> tuple[EventDraft, ...]:
             EventDraft(type="plan", data={"winner": "plan", "seconds": whole, **last})
         )
     return tuple(drafts)
+
+
+def _kernels() -> tuple[StoredKernel, ...]:
+    return tuple(
+        StoredKernel(fingerprint=one, family=one.partition(":")[0])
+        for one in _FINGERPRINTS
+    )
+
+
+def _samples(job: str) -> tuple[StoredMeasurement, ...]:
+    """Samples of the third trial."""
+    times = (31e-6, 30e-6, 33e-6, 30.5e-6)
+    stored = StoredMeasurement(
+        job=job,
+        subject="key3",
+        kernel=_FINGERPRINTS[0],
+        device="cpu",
+        schedule={"threads": 64, "vector": 2},
+        seconds=30.5e-6,
+        low_seconds=30e-6,
+        high_seconds=33e-6,
+        samples=times,
+        failure="",
+        result={"max_abs_error": 1e-7, "max_rel_error": 2e-7},
+    )
+    return (stored,)

@@ -13,8 +13,15 @@ from tests.service.dashboard.samples import STARTED
 KEY, DEEP_KEY = "1" * 64, "4" * 64
 JOB, FAILED, RUNNING, DEEP = (f"0000{name:0>8}" for name in "1234")
 PAGES = (
-    *("/", "/jobs", "/devices"),
+    *("/", "/jobs", "/devices", "/devices/cpu", "/cache", "/cache?target=cpu"),
+    *("/submit", "/submit?target=h200"),
     *(f"/jobs/{JOB}", f"/jobs/{RUNNING}", f"/plans/{KEY}"),
+    *(f"/jobs/{JOB}/trials", f"/jobs/{JOB}/trials?family=reduction&failure=none"),
+    *(f"/jobs/{JOB}/trials/5", f"/jobs/{JOB}/analysis"),
+    *(f"/plans/{KEY}/roofline", f"/plans/{KEY}/roofline?job={JOB}"),
+    *(f"/plans/{KEY}/kernels/k3", f"/plans/{KEY}/kernels/k3?job={JOB}"),
+    *(f"/plans/{KEY}/explain?a=n0&b=n3", f"/plans/{KEY}/explain?a=n6&b=n7&job={JOB}"),
+    *(f"/plans/{KEY}/diff", f"/plans/{KEY}/diff?other={DEEP_KEY}&job={JOB}"),
 )
 
 
@@ -74,9 +81,9 @@ def test_long_plans_come_in_pages(used: TestClient) -> None:
     """480 kernels: 200 on a page, sorted as asked, and no page above 1 MB."""
     first = used.get(f"/jobs/{DEEP}")
     assert len(first.content) < 1_000_000
-    assert first.text.count('<th scope="row">k') == 200
+    assert first.text.count('<tr id="k') == 200
     last = used.get(f"/jobs/{DEEP}?start=400").text
-    assert last.count('<th scope="row">k') == 80
+    assert last.count('<tr id="k') == 80
     slowest = used.get(f"/plans/{DEEP_KEY}?order=time").text
     assert re.search(r'<tr id="(k\d+)">', slowest).group(1) != "k0"  # type: ignore[union-attr]
 
@@ -99,6 +106,10 @@ def test_live_parts_are_fragments(used: TestClient, part: str) -> None:
         (f"/plans/{'e' * 64}", 404, "There is no such plan"),
         ("/plans/zzz", 404, "This is not a plan key"),
         ("/jobs?state=asleep", 422, "The request is wrong"),
+        (f"/plans/{KEY}/kernels/k999", 404, "This plan has no such kernel"),
+        (f"/plans/{KEY}/explain?a=n0&b=nobody", 404, "The graph has no such node"),
+        (f"/jobs/{JOB}/trials/1", 404, "There is no such job"),
+        ("/devices/abacus", 404, "There is no such device"),
         ("/static/000000000000/page.js", 404, "There is no such file"),
     ],
 )
