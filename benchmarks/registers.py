@@ -139,7 +139,16 @@ def jobs(folder: Path, device: Device, each: int, rng: random.Random) -> list[Jo
             Job(name=name, graph=graph, schedule=schedule)
             for schedule in (first, *drawn)
         ]
-    return found + crowded(device, rng)
+    return found
+
+
+def chosen(
+    folder: Path, device: Device, each: int, most: int, rng: random.Random
+) -> list[Job]:
+    """At most so many jobs, those that crowd the registers among them."""
+    full = crowded(device, rng)
+    others = jobs(folder, device, each, rng)
+    return full + rng.sample(others, min(len(others), max(0, most - len(full))))
 
 
 def crowded(device: Device, rng: random.Random) -> list[Job]:
@@ -217,12 +226,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, default=Path("../shared"))
     parser.add_argument("--each", type=int, default=1, help="schedules drawn a kernel")
+    parser.add_argument("--most", type=int, default=500, help="kernels in all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("registers.json"))
     asked = parser.parse_args()
     rng = random.Random(asked.seed)  # noqa: S311 - a seeded sample
-    work = jobs(asked.models, find(ARCHITECTURES[0]), asked.each, rng)
+    work = chosen(asked.models, find(ARCHITECTURES[0]), asked.each, asked.most, rng)
+    sys.stderr.write(f"{len(work)} kernels for {', '.join(ARCHITECTURES)}\n")
     told: dict[str, object] = {}
     rows: list[dict[str, object]] = []
     with ThreadPoolExecutor(asked.threads) as pool:

@@ -5,7 +5,7 @@ prices add up and a partition can be searched. Here the kernels of a finished pl
 one after the other through a cache that forgets what was touched least recently, and
 every kernel is priced again with what it then finds.
 
-Source: R. L. Mattson, J. Gecsei, D. R. Slutz, I. L. Traiger, "Evaluation techniques for
+Source: R. L. Mattson et al., "Evaluation techniques for
 storage hierarchies", IBM Systems Journal 9(2), 1970: an access hits when the bytes
 touched since the last access to the same data fit in the cache.
 """
