@@ -12,10 +12,13 @@ from service.store.blobs import Blob
 from service.store.jobs import Progress
 from service.store.plans import PlanIdentity, PlanRevision
 from tuner import document, pipeline
-from tuner.errors import InvalidOption
+from tuner.errors import InvalidModel, InvalidOption, ModelTooLarge
 from tuner.keys import PlanKey
 from tuner.plan import Options, Pin, Plan
 from tuner.runtime import cuda
+
+MAX_TENSOR_BYTES: Final = 2**44
+"""More than any machine holds; sums of such sizes stay exact in JSON numbers."""
 
 Form = Literal["onnx", "json"]
 
@@ -129,12 +132,7 @@ class Planner:
         """
         device = pipeline.resolve_target(question.target)
         options = read_options(question.options, device.id)
-        model = pipeline.load(
-            question.data,
-            question.form,
-            shapes=options.shapes,
-            training=options.mode == "training",
-        )
+        model = _checked(_load(question, options))
         pins = tuple(
             Pin(
                 fuse=pin.fuse,
@@ -167,6 +165,40 @@ class Planner:
             time_limit_seconds=self.plan_seconds,
         )
         return as_revision(plan, prepared.key)
+
+
+def _load(question: Question, options: Options) -> pipeline.Model:
+    """Read a model; a value that no model can hold is the model's fault."""
+    try:
+        return pipeline.load(
+            question.data,
+            question.form,
+            shapes=options.shapes,
+            training=options.mode == "training",
+        )
+    except (OverflowError, ValueError) as error:
+        raise InvalidModel(
+            "model",
+            f"it holds a value that no model can hold: {error}",
+            hint="look for text that is not UTF-8 and for numbers beyond 64 bits",
+        ) from error
+
+
+def _checked(model: pipeline.Model) -> pipeline.Model:
+    """The model, when no tensor of it is larger than any machine.
+
+    Raises:
+        ModelTooLarge: one is.
+    """
+    for name, kind in (*model.graph.types.items(), *model.prepare.types.items()):
+        if kind.bytes > MAX_TENSOR_BYTES:
+            told = next(iter(model.names.get(name, ())), name)
+            raise ModelTooLarge(
+                told[:200],
+                f"{kind.bytes} bytes, the limit for one tensor is {MAX_TENSOR_BYTES}",
+                hint="look for a wrong dimension",
+            )
+    return model
 
 
 def queue_of(device: Device) -> str:

@@ -1,0 +1,50 @@
+"""Tests of the log: one line a request, and ids that lead from there to the job."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fastapi.testclient import TestClient
+from structlog.testing import capture_logs
+
+from tests.service.api.conftest import Start
+from tests.service.api.models import graph_json
+
+
+def ended(client: TestClient, job: str) -> bool:
+    """Whether a job has ended."""
+    return client.get(f"/v1/jobs/{job}").json()["state"] not in {"queued", "running"}
+
+
+def test_a_request_is_one_line(client: TestClient) -> None:
+    """Method, path, status, time, and the code of a problem."""
+    with capture_logs() as lines:
+        client.get(f"/v1/plans/{'0' * 64}", headers={"X-Request-Id": "build-17"})
+    [line] = lines
+    assert line["event"] == "request"
+    assert (line["method"], line["status"]) == ("GET", 404)
+    assert line["code"] == "plan-not-found"
+    assert line["seconds"] >= 0
+
+
+def test_a_job_is_found_by_the_request_that_made_it(start: Start) -> None:
+    """The worker says which request it works for, and how the job ended."""
+    client = start(worker=True, device="null:0")
+    with capture_logs() as lines:
+        answer = client.post(
+            "/v1/plans",
+            json={"graph": graph_json(), "target": "cpu", "mode": "tuned"},
+            headers={"X-Request-Id": "build-18"},
+        )
+        job = answer.json()["job"]
+        deadline = time.monotonic() + 60
+        while not ended(client, job):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        told: dict[str, Any] = {str(line["event"]): line for line in lines}
+        while "job ended" not in told and time.monotonic() < deadline:
+            time.sleep(0.05)
+            told = {str(line["event"]): line for line in lines}
+    assert told["job begun"]["request_id"] == "build-18"
+    assert told["job ended"]["state"] == "succeeded"
