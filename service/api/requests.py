@@ -17,6 +17,8 @@ from service.store import StoreError
 
 log = structlog.get_logger(__name__)
 
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
+"""Methods that are counted by name; a client cannot invent more of them."""
 _SAFE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -103,7 +105,9 @@ class _Exchange:
         context = getattr(self._scope["app"].state, "context", None)
         if context is not None:
             metrics = context.metrics
-            metrics.requested(self._scope["method"], route, self.status, seconds)
+            given = self._scope["method"]
+            method = given if given in _METHODS else "other"
+            metrics.requested(method, route, self.status, seconds)
             if self.code:
                 metrics.problem(self.code)
         entry: dict[str, Any] = {

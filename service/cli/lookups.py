@@ -59,7 +59,7 @@ def find(key: str, least: Least, server: str) -> Found:
 def _ask(key: str, least: Least, server: str) -> Found:
     from service.client import Client, Miss
 
-    with Client(server) as client:
+    with Client(server, token=settings().token.get_secret_value()) as client:
         found = client.lookup(key, evidence=least)
     if isinstance(found, Miss):
         if found.error:
