@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from tuner.errors import InvalidModel
 from tuner.frontend.builder import Builder, Decline, Ref
 from tuner.frontend.call import Call, Results, Rule
+from tuner.frontend.rules.movement import cut, pad
 
 
 def _matmul(b: Builder, call: Call) -> Results:
@@ -94,11 +96,48 @@ def _pool(row: str) -> Rule:
     return rule
 
 
+def _lp_pool(b: Builder, call: Call) -> Results:
+    """The p-norm of each window: its mean of powers, times its size, to the 1/p."""
+    data, kernel = call[0], call.several("kernel_shape") or ()
+    if call.whole("ceil_mode", 0) or not b.dtype(data).is_float:
+        raise Decline("windows that reach beyond the padding")
+    power = call.whole("p", 2)
+    spans = _spans(call, _spatial(b, data), kernel)
+    raised = b.emit("abs", data)
+    if power != 1:
+        raised = b.emit("pow", raised, b.scalar(power, data))
+    pooled = b.emit(
+        "average_pool", raised, kernel=kernel, **spans, ceil=0, count_pads=1
+    )
+    total = _times(b, pooled, math.prod(kernel))
+    if power == 1:
+        return (total,)
+    return (b.emit("pow", total, b.scalar(1 / power, data)),)
+
+
+def _local_response(b: Builder, call: Call) -> Results:
+    """Divide by a power of the squares' sum over neighbouring channels."""
+    data, size = call[0], call.whole("size", 1)
+    channels, rank = b.static(data)[1], b.rank(data)
+    before, after = [0] * rank, [0] * rank
+    before[1], after[1] = (size - 1) // 2, size // 2
+    padded = pad(b, b.emit("mul", data, data), before, after, 0.0)
+    total = cut(b, padded, 1, 0, channels)
+    for place in range(1, size):
+        total = b.emit("add", total, cut(b, padded, 1, place, channels))
+    scaled = _times(b, total, call.real("alpha", 1e-4) / size)
+    base = b.emit("add", scaled, b.scalar(call.real("bias", 1.0), data))
+    power = b.scalar(call.real("beta", 0.75), data)
+    return (b.emit("div", data, b.emit("pow", base, power)),)
+
+
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         "AveragePool": _pool("average_pool"),
         "Conv": _conv,
         "Gemm": _gemm,
+        "LRN": _local_response,
+        "LpPool": _lp_pool,
         "MatMul": _matmul,
         "MaxPool": _pool("max_pool"),
     }

@@ -95,6 +95,26 @@ def _column(b: Builder, index: Ref, place: int) -> Ref:
     return b.cast(b.reshape(part, shape[:-1]), DType.I64)
 
 
+def _reverse_sequence(b: Builder, call: Call) -> Results:
+    """Along the time axis, the first elements of each sequence change places."""
+    data, lengths = call[0], b.cast(call[1], DType.I64)
+    shape = b.static(data)
+    time, batch = call.whole("time_axis", 0), call.whole("batch_axis", 1)
+    line = [1, 1]
+    line[time] = shape[time]
+    step = b.constant(np.arange(shape[time]).reshape(line), DType.I64)
+    row = [1, 1]
+    row[batch] = shape[batch]
+    count = b.reshape(lengths, row)
+    last = b.emit("sub", count, b.constant(1, DType.I64))
+    behind = b.emit("less", step, count)
+    place = b.emit("where", behind, b.emit("sub", last, step), step)
+    strides = _strides(shape[:2])
+    along = b.emit("mul", place, b.constant(strides[time], DType.I64))
+    start = strides[batch] * np.arange(shape[batch]).reshape(row)
+    return (_picked(b, data, b.emit("add", along, b.constant(start, DType.I64)), 2),)
+
+
 def _place_of_extreme(b: Builder, data: Ref, axis: int, row: str, *, last: bool) -> Ref:
     """Where along an axis, kept as one, the extreme lies; a NaN is the extreme."""
     extent = b.static(data)[axis]
@@ -147,5 +167,6 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "GatherElements": _gather_elements,
         "GatherND": _gather_nd,
         "Hardmax": _hardmax,
+        "ReverseSequence": _reverse_sequence,
     }
 )

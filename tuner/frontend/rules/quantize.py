@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -11,6 +12,8 @@ from tuner.frontend.call import Call, Results, Rule
 from tuner.frontend.protos import dtype_of
 from tuner.ir.types import DType
 
+LARGEST_PRODUCT: Final = 1 << 20
+"""Multiplications of integers up to which a kernel of ours does not lose."""
 _RANGES: Final[Mapping[DType, tuple[int, int]]] = {
     DType.U8: (0, 255),
     DType.I8: (-128, 127),
@@ -48,12 +51,17 @@ def _quantize(b: Builder, call: Call) -> Results:
         wanted = dtype_of(call.whole("output_dtype", 0), b.where)
     if wanted not in _RANGES or call.whole("precision", 0):
         raise Decline(f"quantises to {wanted.value}")
+    scaled = b.emit("div", data, b.cast(scale, b.dtype(data)))
+    return (_saturated(b, scaled, zero, wanted),)
+
+
+def _saturated(b: Builder, scaled: Ref, zero: Ref | None, wanted: DType) -> Ref:
     low, high = _RANGES[wanted]
-    scaled = b.emit("rint", b.emit("div", data, b.cast(scale, b.dtype(data))))
+    scaled = b.emit("rint", scaled)
     if zero is not None:
-        scaled = b.emit("add", scaled, b.cast(zero, b.dtype(data)))
+        scaled = b.emit("add", scaled, b.cast(zero, b.dtype(scaled)))
     above = b.emit("maximum", scaled, b.scalar(low, scaled))
-    return (b.cast(b.emit("minimum", above, b.scalar(high, above)), wanted),)
+    return b.cast(b.emit("minimum", above, b.scalar(high, above)), wanted)
 
 
 def _dequantize(b: Builder, call: Call) -> Results:
@@ -68,6 +76,55 @@ def _dequantize(b: Builder, call: Call) -> Results:
     return (b.emit("mul", b.cast(wide, b.dtype(scale)), scale),)
 
 
+def _centred(b: Builder, ref: Ref, zero: Ref | None, *, is_left: bool) -> Ref:
+    """Whole numbers without their zero point, which may be one for each row."""
+    wide = b.cast(ref, DType.I32)
+    if zero is None:
+        return wide
+    return b.emit("sub", wide, b.cast(_beside(b, zero, is_left=is_left), DType.I32))
+
+
+def _beside(b: Builder, ref: Ref, *, is_left: bool) -> Ref:
+    """A parameter of each row of the left operand, or column of the right one."""
+    if is_left and b.rank(ref) == 1 and b.shape(ref) != (1,):
+        return b.reshape(ref, (*b.shape(ref), 1))
+    return ref
+
+
+def _only_small(b: Builder, left: Ref, right: Ref) -> None:
+    products = math.prod(b.static(left)) * b.static(right)[-1]
+    if products > LARGEST_PRODUCT:
+        raise Decline("the library has faster integer products")
+
+
+def _matmul_integer(b: Builder, call: Call) -> Results:
+    _only_small(b, call[0], call[1])
+    left = _centred(b, call[0], call.optional(2), is_left=True)
+    right = _centred(b, call[1], call.optional(3), is_left=False)
+    return (b.emit("matmul", left, right),)
+
+
+def _quantized_matmul(b: Builder, call: Call) -> Results:
+    """Multiply among integers, scale the sums, round, saturate."""
+    wanted = b.dtype(call[7])
+    if wanted not in _RANGES:
+        raise Decline(f"quantises to {wanted.value}")
+    _only_small(b, call[0], call[3])
+    left = _centred(b, call[0], call[2], is_left=True)
+    right = _centred(b, call[3], call[5], is_left=False)
+    total = b.cast(b.emit("matmul", left, right), DType.F32)
+    scaled = b.emit("mul", total, b.cast(_beside(b, call[1], is_left=True), DType.F32))
+    scaled = b.emit("mul", scaled, b.cast(call[4], DType.F32))
+    own = b.cast(call[6], DType.F32)
+    scaled = b.emit("div", scaled, _beside(b, own, is_left=True))
+    return (_saturated(b, scaled, _beside(b, call[7], is_left=True), wanted),)
+
+
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
-    {"DequantizeLinear": _dequantize, "QuantizeLinear": _quantize}
+    {
+        "DequantizeLinear": _dequantize,
+        "MatMulInteger": _matmul_integer,
+        "QLinearMatMul": _quantized_matmul,
+        "QuantizeLinear": _quantize,
+    }
 )
