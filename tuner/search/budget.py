@@ -63,6 +63,10 @@ class Ledger:
         wanted = max(WHOLE_SECONDS, _WHOLE_SHARE * self.budget.seconds)
         return min(wanted, _MOST_WHOLE_SHARE * self.budget.seconds)
 
+    def allows_trials(self, count: int) -> bool:
+        """Whether so many more kernel runs are within the budget."""
+        return self.trials + count <= self.budget.trials
+
     def allows(self, waiting: int, share: float) -> bool:
         """Whether another kernel run fits beside those waiting.
 
@@ -70,7 +74,7 @@ class Ledger:
             waiting: kernel runs that are planned already.
             share: part of the seconds that may be spent; none of the reserve.
         """
-        if self.trials + waiting >= self.budget.trials:
+        if not self.allows_trials(waiting + 1):
             return False
         ahead = waiting * self.trial_seconds
         most = (self.budget.seconds - self.reserve_seconds) * share

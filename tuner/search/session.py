@@ -40,7 +40,13 @@ from tuner.search import contest, forecast
 from tuner.search.budget import Budget, Ledger
 from tuner.search.contest import CONFIDENCE, Contestant, gap_of, is_disturbed
 from tuner.search.costs import Costs, PriceKind
-from tuner.search.kernels import KernelState, failed_check, new_state, tuned_of
+from tuner.search.kernels import (
+    KernelState,
+    failed_check,
+    new_state,
+    plain_of,
+    tuned_of,
+)
 from tuner.search.lineup import LineUp, line_up, stored_contestant
 from tuner.search.measuring import Device, Measurer
 from tuner.search.near import Neighbours
@@ -292,7 +298,7 @@ class TuningSession:
             "recover": lambda: self._kernel_items() or self._solve_again(),
             "prove": lambda: self._kernel_items() or self._prove_again(),
             "check": self._check_items,
-            "judge": self._whole_items,
+            "judge": lambda: self._whole_items() or self._missing_items(),
         }
         return ways[self.stage]()
 
@@ -374,6 +380,16 @@ class TuningSession:
             return []
         self._whole_runs += 1
         return [{"kind": "whole", "labels": list(self._plans())}]
+
+    def _missing_items(self) -> list[Json]:
+        """Default runs of the winner's kernels that nobody has run by themselves."""
+        if self._kept is None:
+            return []
+        used = self._use(self._kept.solution).states
+        missing = {s.name: s for s in used if s.default not in s.results}
+        if not missing or not self._ledger.allows_trials(len(missing)):
+            return []
+        return [self._item("kernel", s, s.default) for s in missing.values()]
 
     def _item(self, kind: str, state: KernelState, schedule: Schedule) -> Json:
         return {
@@ -470,6 +486,9 @@ class TuningSession:
         self._ledger.trials += 1
         self._ledger.kernel_seconds += float(result.get("cost_seconds", 0.0))
         state.take(schedule, measurement)
+        if self._kept is not None:
+            tuned = {**plain_of(self._kernels), **self._kept.tuned}
+            self._kept = replace(self._kept, tuned=tuned)
         return {
             "type": "trial",
             "kernel": item["kernel"],

@@ -112,7 +112,7 @@ def test_a_tuned_plan_that_lost_is_not_kept(model: Model, runner: NullRunner) ->
     tuning = session_of(model)
     while (batch := tuning.propose()) is not None:
         results = tuning.measure(batch, runner)
-        if "whole" in results[0]:
+        if batch["items"][0]["kind"] == "whole":
             slow = {"seconds": 2.0, "low_seconds": 1.9, "high_seconds": 2.1}
             fast = {"seconds": 1.0, "low_seconds": 0.9, "high_seconds": 1.1}
             whole = {"plan": slow, "untuned": slow, "unfused": fast}
@@ -121,6 +121,7 @@ def test_a_tuned_plan_that_lost_is_not_kept(model: Model, runner: NullRunner) ->
     plan = tuning.plan()
     assert all(len(k.region.nodes) <= 2 for k in plan.kernels)
     assert plan.whole["plan"].seconds == 1.0
+    assert str(plan.evidence) == "measured"
 
 
 def test_a_tie_keeps_the_plan_that_stands(model: Model, runner: NullRunner) -> None:
@@ -128,7 +129,7 @@ def test_a_tie_keeps_the_plan_that_stands(model: Model, runner: NullRunner) -> N
     tuning = session_of(model)
     while (batch := tuning.propose()) is not None:
         results = tuning.measure(batch, runner)
-        if "whole" in results[0]:
+        if batch["items"][0]["kind"] == "whole":
             mine = {"seconds": 0.95, "low_seconds": 0.85, "high_seconds": 1.05}
             other = {"seconds": 1.0, "low_seconds": 0.9, "high_seconds": 1.1}
             whole = {"plan": mine, "untuned": other, "unfused": other}
@@ -241,8 +242,10 @@ def test_an_invalid_entry_is_a_miss(
     _, log = finished
     known = {k: {**r, **damage} for k, r in results_by_key(log).items()}
     again = session_of(model, known)
-    results = run_to_end(again, runner)
-    assert kernel_runs(results)[:2] == kernel_runs(log)[:2]
+    opening = again.propose()
+    assert opening is not None
+    again.observe(opening, through_json(again.measure(opening, runner)))
+    assert again.propose() == log[1][0]
 
 
 def test_loaded_results_are_verified_before_they_are_used(
@@ -366,7 +369,7 @@ def test_every_kind_of_failure_is_lived_with(model: Model) -> None:
     assert all(k.measurement and not k.measurement.failure for k in plan.kernels)
 
 
-@pytest.mark.parametrize("lives", [2, 5, 9])
+@pytest.mark.parametrize("lives", [1, 9])
 def test_a_device_that_disappears_ends_the_run_with_what_there_is(
     model: Model, lives: int
 ) -> None:
