@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
 
-from tuner.errors import InvalidOption, UnboundDimensions
+from tuner.errors import InvalidOption, UnboundDimensions, UnsupportedModel
 from tuner.frontend.imported import Imported
 from tuner.frontend.onnx import read_onnx
 from tuner.frontend.wire import read_json
@@ -76,23 +76,27 @@ def load(
 
     Raises:
         InvalidModel, UnsupportedModel, ModelTooLarge: see `tuner.frontend`.
+        UnsupportedModel: also when an extent depends on the values of tensors.
         UnboundDimensions: a symbolic dimension has no size.
     """
     start = clock()
     read = read_onnx if form == "onnx" else read_json
     given = dict(shapes or {})
-    imported = read(data, dims=given)
+    imported = read(data, dims=given, use_defaults=True)
     if imported.symbols:
-        sizes = {**imported.dim_defaults, **given}
-        missing = [name for name in imported.symbols if name not in sizes]
-        if missing:
-            example = ",".join(f"{name}=1" for name in missing)
-            raise UnboundDimensions(
-                ", ".join(missing),
-                "symbolic dimensions have no size",
-                hint=f"give them, for example --shape {example}",
-            )
-        imported = read(data, dims=sizes)
+        missing = imported.symbols
+        example = ",".join(f"{name}=1" for name in missing)
+        raise UnboundDimensions(
+            ", ".join(missing),
+            "symbolic dimensions have no size",
+            hint=f"give them, for example --shape {example}",
+        )
+    if imported.graph.symbols:
+        raise UnsupportedModel(
+            ", ".join(imported.graph.symbols),
+            "an extent is only known when the model runs",
+            hint="cut the model before the operator that decides it",
+        )
     training = training or imported.is_training
     rewritten = simplify(imported.graph, training=training)
     canonical = canonicalize(rewritten.graph, rewritten.prepare)
