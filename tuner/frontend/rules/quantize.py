@@ -10,6 +10,8 @@ from typing import Final
 from tuner.frontend.builder import Builder, Decline, Ref
 from tuner.frontend.call import Call, Results, Rule
 from tuner.frontend.protos import dtype_of
+from tuner.frontend.rules.movement import cut
+from tuner.frontend.rules.views import repeat
 from tuner.ir.types import DType
 
 LARGEST_PRODUCT: Final = 1 << 20
@@ -34,12 +36,21 @@ def _along(b: Builder, ref: Ref, data: Ref, axis: int) -> Ref:
 
 
 def _parameters(b: Builder, call: Call) -> tuple[Ref, Ref | None]:
-    if call.whole("block_size", 0):
-        raise Decline("scales for blocks")
-    axis = call.whole("axis", 1)
+    axis, block = call.whole("axis", 1), call.whole("block_size", 0)
     zero = call.optional(2)
+    if block:
+        place = b.axis(call[0], axis)
+        scale = _blocked(b, call[1], call[0], place, block)
+        return scale, None if zero is None else _blocked(b, zero, call[0], place, block)
     scale = _along(b, call[1], call[0], axis)
     return scale, None if zero is None else _along(b, zero, call[0], axis)
+
+
+def _blocked(b: Builder, ref: Ref, data: Ref, axis: int, block: int) -> Ref:
+    """A parameter of each block of neighbours along an axis, for each of them."""
+    counts = [1] * b.rank(data)
+    counts[axis] = block
+    return cut(b, repeat(b, ref, counts, each=True), axis, 0, b.static(data)[axis])
 
 
 def _quantize(b: Builder, call: Call) -> Results:
