@@ -70,7 +70,7 @@ def calibrate_device(
     Raises:
         DeviceUnavailable: too few ran to fit anything.
     """
-    asked = micro_benchmarks(device)
+    asked = _by_turns(micro_benchmarks(device))
     end = clock() + time_limit_seconds
     timed: list[TimedMicro] = []
     skipped: dict[str, str] = {}
@@ -86,6 +86,20 @@ def calibrate_device(
         except TunerError as error:
             skipped[_label(micro)] = error.problem
     return Fitted(calibration=_fit(device, timed), timed=tuple(timed), skipped=skipped)
+
+
+def _by_turns(asked: Sequence[Micro]) -> tuple[Micro, ...]:
+    """Some of every group first, so that a short run leaves no group out."""
+    sizes: dict[str, int] = {}
+    places: list[int] = []
+    for micro in asked:
+        places.append(sizes.get(micro.group, 0))
+        sizes[micro.group] = places[-1] + 1
+    share = [
+        place / sizes[micro.group] for place, micro in zip(places, asked, strict=True)
+    ]
+    order = sorted(range(len(asked)), key=lambda index: share[index])
+    return tuple(asked[index] for index in order)
 
 
 def _label(micro: Micro) -> str:
@@ -104,10 +118,13 @@ def _time(micro: Micro, device: Device, timer: Timer, budget: float) -> TimedMic
 
 
 def _fit(device: Device, timed: Sequence[TimedMicro]) -> Calibration:
-    groups: dict[str, list[WorkSample]] = {}
+    # The order in which numbers are fitted, whatever the order of timing.
+    groups: dict[str, list[WorkSample]] = {
+        micro.group: [] for micro in micro_benchmarks(device)
+    }
     for each in timed:
         sample = WorkSample(work=each.kernel.work, seconds=each.measured.seconds)
-        groups.setdefault(each.micro.group, []).append(sample)
+        groups[each.micro.group].append(sample)
     launches, copies = groups.pop(LAUNCH, []), groups.pop(COPY, [])
     return calibrate(
         device,
