@@ -72,19 +72,25 @@ def _array(value: Any) -> _Any | None:
     return None
 
 
-def with_known_operands(case: Case) -> bytes:
+def with_known_operands(case: Case, *, first_too: bool = False) -> bytes:
     """The model with its small operands as initializers.
 
     Shapes, axes, bounds and repeats decide what is generated, and in real models they
-    are constants. What the first node reads first stays an input.
+    are constants.
+
+    Args:
+        case: the node test.
+        first_too: whether what the first node reads first may be known as well.
     """
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     first = {name for node in model.graph.node[:1] for name in node.input[:1]}
+    first = set() if first_too else first
     for value, array in zip(list(model.graph.input), case.inputs, strict=True):
         if array is None or value.name in first:
             continue
-        if array.dtype.kind in "iub" or (array.dtype.kind == "f" and array.size <= 8):
+        is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+        if array.dtype.kind in "iub" or (is_float and array.size <= 8):
             model.graph.input.remove(value)
             model.graph.initializer.append(numpy_helper.from_array(array, value.name))
     return model.SerializeToString()

@@ -119,9 +119,10 @@ def _load(case: Case) -> Model:
             raise
         return load(with_known_operands(case))
     if _opaque(model.graph) and case.is_plain:
-        other = load(with_known_operands(case))
-        if not _opaque(other.graph):
-            return other
+        for first_too in (False, True):
+            other = load(with_known_operands(case, first_too=first_too))
+            if not _opaque(other.graph):
+                return other
     return model
 
 
