@@ -39,6 +39,9 @@ _POISONS: Final = (0xFF, 0xA5)
 """Bytes that outputs hold before a verified run: NaN in every float type; then a
 pattern that no whole number shares with the first."""
 
+_GUARD_BYTES: Final = 4096
+"""Poisoned bytes behind every output, that no kernel may touch."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Case:
@@ -251,7 +254,7 @@ class Bench:
     def _outputs(self, case: Case) -> dict[str, Memory]:
         types = case.graph.types
         return {
-            name: self.backend.allocate(types[name].bytes)
+            name: self.backend.allocate(types[name].bytes + _GUARD_BYTES)
             for name in case.graph.outputs
         }
 
@@ -294,8 +297,11 @@ class Bench:
 
     def _judge(self, case: Case, index: int, name: str, memory: Memory) -> Verdict:
         kind = case.graph.types[name]
-        stored = np.empty(kind.static_shape, kind.dtype.numpy)
-        self.backend.read(memory, stored)
+        raw = np.empty(kind.bytes + _GUARD_BYTES, np.uint8)
+        self.backend.read(memory, raw)
+        if (raw[kind.bytes :] != _POISONS[index % 2]).any():
+            raise VerificationFailed("output", f"{name}: was written beyond its end")
+        stored = raw[: kind.bytes].view(kind.dtype.numpy).reshape(kind.static_shape)
         verdict = judge(
             name,
             widen(stored, kind.dtype),

@@ -60,6 +60,13 @@ def test_a_wrong_kernel_is_refused(bench: Bench, body: str) -> None:
         bench.measure(_request(exp_add(), source(body)))
 
 
+def test_a_write_beyond_the_end_is_found(bench: Bench) -> None:
+    """Right numbers do not excuse a byte that belongs to somebody else."""
+    body = "o[i] = exp(x[i]) + y[i]; if (i == 7) o[4096 + i] = 1.0f;"
+    with pytest.raises(VerificationFailed, match="beyond its end"):
+        bench.measure(_request(exp_add(), source(body)))
+
+
 def test_what_does_not_compile_says_why(bench: Bench) -> None:
     """The compiler's log is in the error."""
     with pytest.raises(CompileFailed, match="expp"):
