@@ -61,7 +61,7 @@ def _time(plan: Json) -> Figure:
     whole = (plan.get("measured") or {}).get("plan")
     if whole:
         low, high = whole["low_seconds"], whole["high_seconds"]
-        note = f"{duration(low)} to {duration(high)}"
+        note = f"{duration(low)} to {duration(high)}{_disturbed(whole)}"
         return Figure(label="Measured", value=duration(whole["seconds"]), note=note)
     seconds = plan["objective_seconds"]
     return Figure(label="Predicted", value=duration(seconds), note=plan["evidence"])
@@ -76,7 +76,8 @@ def _comparisons(plan: Json) -> tuple[Figure, ...]:
             Figure(
                 label=label,
                 value=duration(measured[name]["seconds"]),
-                note=_speed(measured[name]["seconds"] / whole["seconds"]),
+                note=_speed(measured[name]["seconds"] / whole["seconds"])
+                + _disturbed(measured[name]),
             )
             for name, label in rivals
             if measured.get(name) and whole["seconds"]
@@ -94,11 +95,16 @@ def _comparisons(plan: Json) -> tuple[Figure, ...]:
     )
 
 
+def _disturbed(measured: Json) -> str:
+    """What a reader must know before comparing a time."""
+    return ", disturbed" if measured.get("contended") else ""
+
+
 def _speed(quotient: float) -> str:
     """How our time stands against another: `1.8 times` faster or slower."""
     if quotient >= 1:
-        return f"ours is {ratio(quotient)} as fast"
-    return f"ours takes {ratio(1 / quotient)} as long" if quotient else ""
+        return f"ours {ratio(quotient)} as fast"
+    return f"ours {ratio(1 / quotient)} as long" if quotient else ""
 
 
 def job_figures(job: JobLine) -> tuple[Figure, ...]:
