@@ -102,7 +102,7 @@ def _vectors(nest: LoopNest, device: Device) -> tuple[int, ...]:
     if _is_cpu(device):
         return (1,)
     widest = max((t.dtype.bytes for t in nest.tensors), default=1)
-    even = [g.inner_points for g in nest.groups]
+    even = [g.inner_points for g in nest.groups] or [0]
     return tuple(
         width
         for width in (1, 2, 4)

@@ -137,3 +137,13 @@ def test_spaces_are_small_legal_and_without_repetition(target: str) -> None:
             for access in found.accesses:
                 assert access.requested_bytes >= access.sector_bytes
                 assert access.sector_bytes >= access.unique_bytes
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 4)])
+def test_rows_without_elements_read_nothing(shape: tuple[int, int]) -> None:
+    """Their results are written all the same."""
+    b = Builder()
+    x = b.input(*shape)
+    found = counted(b.graph(b.op("reduce_sum", x, axes=(1,), keepdims=0)))
+    assert sum(a.unique_bytes for a in found.accesses if not a.is_write) == 0
+    assert sum(a.unique_bytes for a in found.accesses if a.is_write) == 4 * shape[0]
