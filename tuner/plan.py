@@ -12,7 +12,7 @@ from typing import Final, Literal
 from cost_model.estimate import Estimate, Evidence
 from tuner.ir.graph import Graph, Region
 
-CODEGEN_REVISION: Final = 2
+CODEGEN_REVISION: Final = 3
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
 

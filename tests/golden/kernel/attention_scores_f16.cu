@@ -2,8 +2,8 @@ static __device__ __forceinline__ unsigned short f16_of_f32(float x) { unsigned 
 static __device__ __forceinline__ float f32_of_f16(unsigned short x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 extern "C" __global__ void __launch_bounds__(128)
 fused(const unsigned short* __restrict__ in0, const unsigned short* __restrict__ in1, unsigned short* __restrict__ out0) {
-    __shared__ float left[640];
-    __shared__ float right[1152];
+    __shared__ __align__(16) float left[640];
+    __shared__ __align__(16) float right[1152];
     const int lane = threadIdx.x;
     const int team = threadIdx.y;
     const int block = (int)blockIdx.x;

@@ -1,7 +1,7 @@
 extern "C" __global__ void __launch_bounds__(128)
 fused(const float* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, const float* __restrict__ in3, float* __restrict__ out0, float* __restrict__ out1) {
-    __shared__ float left[640];
-    __shared__ float right[1152];
+    __shared__ __align__(16) float left[640];
+    __shared__ __align__(16) float right[1152];
     const int lane = threadIdx.x;
     const int team = threadIdx.y;
     const int block = (int)blockIdx.x;
@@ -25,7 +25,7 @@ fused(const float* __restrict__ in0, const float* __restrict__ in1, const float*
             }
             left[z * 20 + e] = staged;
         }
-        #pragma unroll 8
+        #pragma unroll 4
         for (int s = t; s < 1024; s += 128) {
             const int z = s % 32;
             const int e = s / 32;

@@ -12,6 +12,7 @@ __kernel void fused(__global const float* restrict in0, __global const float* re
     const int t = team * 16 + lane;
     float sums[8][4] = {{0}};
     for (int base = 0; base < 128; base += 64) {
+        #pragma unroll 16
         for (int s = t; s < 4096; s += 128) {
             const int z = s % 64;
             const int e = s / 64;
@@ -24,6 +25,7 @@ __kernel void fused(__global const float* restrict in0, __global const float* re
             }
             left[z * 68 + e] = staged;
         }
+        #pragma unroll 16
         for (int s = t; s < 4096; s += 128) {
             const int e = s % 64;
             const int z = s / 64;

@@ -1,7 +1,7 @@
 extern "C" __global__ void __launch_bounds__(128)
 fused(const float* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, const float* __restrict__ in3, float* __restrict__ out0) {
-    __shared__ float left[640];
-    __shared__ float right[1152];
+    __shared__ __align__(16) float left[640];
+    __shared__ __align__(16) float right[1152];
     const int lane = threadIdx.x;
     const int team = threadIdx.y;
     const int block = (int)blockIdx.x;

@@ -43,6 +43,8 @@ class Dialect:
         input, output: pointer argument, in `type` and `name`.
         helper: qualifier of helper functions.
         shared: qualifier of on-chip arrays; shared_pointer: of pointers to them.
+        wide_rows: qualifier of on-chip arrays whose rows begin at 16 bytes, so that
+            neighbours can be read at once.
         thread_x, thread_y, block: indices.
         barrier: of all threads of a block.
         unroll: line in front of a loop, in `n`.
@@ -69,6 +71,7 @@ class Dialect:
     helper: str
     shared: str
     shared_pointer: str
+    wide_rows: str
     thread_x: str
     thread_y: str
     block: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tuner.kernel.nest import Group, LoopNest
+from tuner.kernel.nest import Group, Load, LoopNest
 from tuner.kernel.render.group import GroupText
 from tuner.kernel.tiles import PADDING, Operand, parts_of
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _UNROLLED_LOADS: Final = 16
 """Elements of a tile that a thread may read in one straight run."""
+_UNROLLED_WINDOWS: Final = 4
+"""Likewise where each has conditions of its own, which take registers."""
 
 
 class TileText(GroupText):
@@ -80,7 +82,8 @@ class TileText(GroupText):
 
     def _shared(self, name: str, extent: int) -> None:
         size = self.block.depth * (extent + PADDING)
-        self.collectives.shared[f"{self.held} {name}[*]"] = size
+        declared = f"{self.dialect.wide_rows}{self.held} {name}[*]"
+        self.collectives.shared[declared] = size
 
     def _stage(self, operand: Operand, name: str) -> None:
         """All threads compute one factor's values for a tile."""
@@ -99,13 +102,19 @@ class TileText(GroupText):
         """Neighbouring threads take neighbours in memory."""
         depth, threads = self.block.depth, self.block.lanes * self.block.teams
         count = extent * depth
-        if 1 < count // threads <= _UNROLLED_LOADS:
-            self.lines.add(self.dialect.unroll.format(n=count // threads))
+        steps = min(count // threads, self._most_loads(operand))
+        if steps > 1:
+            self.lines.add(self.dialect.unroll.format(n=steps))
         self.lines.open(f"for (int s = t; s < {count}; s += {threads})")
         fast, slow = ("z", "e") if operand.along_terms else ("e", "z")
         period = depth if operand.along_terms else extent
         self.lines.add(f"const int {fast} = s % {period};")
         self.lines.add(f"const int {slow} = s / {period};")
+
+    def _most_loads(self, operand: Operand) -> int:
+        values = (self.group.values[number].what for number in operand.staged)
+        guarded = any(isinstance(what, Load) and what.guards for what in values)
+        return _UNROLLED_WINDOWS if guarded else _UNROLLED_LOADS
 
     def _tests(self, axis: str, tail: int, points: int) -> list[str]:
         """Conditions under which an element of a tile exists."""
