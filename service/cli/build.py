@@ -124,14 +124,34 @@ def open_resolver(
             token=given.token.get_secret_value(),
             lookup_budget_seconds=given.build_seconds,
         )
+    opened, troubles = _opened(bundles, given)
     resolver = Resolver(
         lock=None if lock_path is None else LockFile.read(lock_path),
         folder=Folder(given.cache_folder),
-        bundles=tuple(read_bundle(path, given) for path in bundles),
+        bundles=opened,
         remote=remote,
         budget_seconds=given.build_seconds,
     )
+    resolver.tally.errors += troubles
     return resolver, (lambda: None) if remote is None else remote.close
+
+
+def _opened(
+    paths: tuple[Path, ...] | list[Path], given: Settings
+) -> tuple[tuple[Bundle, ...], list[str]]:
+    """Bundles that can be read, and what is wrong with the others.
+
+    A bundle is a cache: a damaged one costs a build its plans, never its success.
+    """
+    from service.errors import ServiceError
+
+    opened, troubles = [], []
+    for path in paths:
+        try:
+            opened.append(read_bundle(path, given))
+        except (BadArgument, ServiceError) as error:
+            troubles.append(f"{path}: {error.problem}")
+    return tuple(opened), troubles
 
 
 def read_bundle(path: Path, given: Settings) -> Bundle:

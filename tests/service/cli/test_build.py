@@ -58,6 +58,23 @@ def test_a_build_without_a_cache_plans_for_itself(
     assert strict.code == 3
 
 
+def test_a_damaged_bundle_fails_no_build(
+    fuseplan: Fuseplan, model: Path, home: Path
+) -> None:
+    """It is told as an error; a damaged lock is a mistake, and ends the build."""
+    place = home / "plan.json"
+    damaged = home / "p.tar.zst"
+    damaged.write_bytes(b"damaged")
+    words = ["fetch", model, "-t", "sm_90", "--offline", "-o", place]
+    ended = fuseplan(*words, "--bundle", damaged, "--bundle", home / "none")
+    assert ended.code == 0, ended.err
+    assert json.loads(place.read_text())["source"] == "analytic"
+    assert "2 errors" in ended.err
+    refused = fuseplan(*words, "--lock", damaged)
+    assert refused.code == 2
+    assert "fuseplan lock" in refused.err
+
+
 def test_lock_bundle_and_fetch_belong_together(
     fuseplan: Fuseplan, model: Path, home: Path, plan: dict[str, Any]
 ) -> None:
