@@ -256,10 +256,12 @@ class RandomModel:
 
     def _reduce(self) -> None:
         name = self._pick("f", 1)
-        if name is None or 0 in self._shape(name):
+        if name is None:
             return
         kind, shape = self._known[name]
         axis = int(self.rng.integers(0, len(shape)))
+        if not shape[axis]:
+            return
         keep = int(self.rng.integers(0, 2))
         kept = (*shape[:axis], *[1] * keep, *shape[axis + 1 :])
         op = self._one_of(("ReduceSum", "ReduceMax", "ReduceMean", "ReduceMin"))
@@ -268,7 +270,7 @@ class RandomModel:
 
     def _softmax(self) -> None:
         name = self._pick("f", 1)
-        if name is not None and 0 not in self._shape(name):
+        if name is not None:
             kind, shape = self._known[name]
             axis = int(self.rng.integers(0, len(shape)))
             self._add("Softmax", [name], kind, shape, axis=axis)
