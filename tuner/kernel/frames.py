@@ -48,6 +48,12 @@ def reduced_elements(pattern: Sequence[Segment]) -> int:
     return math.prod(s.extent for s in pattern if s.reduced)
 
 
+def is_empty(node: Node, graph: Graph) -> bool:
+    """Whether a reduction has nothing to reduce: its result is a literal."""
+    shape = shape_of(graph, node.inputs[0])
+    return any(shape[axis] == 0 for axis in ints(node.attributes, "axes"))
+
+
 def choose(graph: Graph) -> tuple[tuple[Segment, ...], frozenset[str]]:
     """The frame of a graph with reductions, and the nodes that are loops over it.
 
@@ -57,7 +63,7 @@ def choose(graph: Graph) -> tuple[tuple[Segment, ...], frozenset[str]]:
     patterns = {
         node.name: pattern_of(node, graph)
         for node in graph.nodes
-        if OPS[node.op].pattern is Pattern.REDUCTION
+        if OPS[node.op].pattern is Pattern.REDUCTION and not is_empty(node, graph)
     }
     long = {p for p in patterns.values() if reduced_elements(p) > UNROLLED_ELEMENTS}
     if len(long) > 1:

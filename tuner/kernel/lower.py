@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tuner.ir.ops import OPS, Pattern
 from tuner.kernel.arrange import arranged, built, cut, make_group
 from tuner.kernel.body import NO_FRAME, Body, Frame
 from tuner.kernel.contraction import contraction
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.families import family_of
-from tuner.kernel.frames import Segment, Ties, choose
+from tuner.kernel.frames import Segment, Ties, choose, is_empty
 from tuner.kernel.index import Map, Space, shifted, strides_of
 from tuner.kernel.nest import Group, Kind, LoopNest, Tensor
 from tuner.kernel.pieces import Box, Pieces, Splitter, covers
@@ -43,7 +44,7 @@ def lower(graph: Graph) -> LoopNest:
     slots = {tensor.name: slot for slot, tensor in enumerate(tensors)}
     outputs = [name for name in graph.outputs if graph.types[name].elements]
     groups: list[Group] = []
-    if family is Family.REDUCTION and outputs:
+    if family is Family.REDUCTION and outputs and _has_rows(graph):
         group, left = _reduction(graph, slots, outputs)
         groups.append(group)
         whole = [name for name, box in left if box.extents == shape_of(graph, name)]
@@ -58,6 +59,13 @@ def lower(graph: Graph) -> LoopNest:
         outputs = []
     groups += [_pointwise(graph, slots, names) for names in _alike(graph, outputs)]
     return LoopNest(family=family, tensors=tensors, groups=tuple(groups))
+
+
+def _has_rows(graph: Graph) -> bool:
+    return any(
+        OPS[node.op].pattern is Pattern.REDUCTION and not is_empty(node, graph)
+        for node in graph.nodes
+    )
 
 
 def _tensors(graph: Graph) -> tuple[Tensor, ...]:

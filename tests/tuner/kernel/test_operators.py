@@ -208,3 +208,18 @@ def test_not_a_number_survives_a_reduction(
     values[33, 33] = np.nan
     found = compute(opencl, graph, {x: values})[graph.outputs[0]]
     assert np.flatnonzero(np.isnan(found)).tolist() == [33]
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *WHOLES, DType.BOOL])
+def test_the_reduction_of_nothing_is_its_identity(
+    opencl: OpenCLBackend, dtype: DType
+) -> None:
+    """The least and greatest value are those of the dtype, however it is held."""
+    b = Builder()
+    x = b.input(3, 0, dtype=dtype)
+    ops = ("reduce_max", "reduce_min")
+    graph = b.graph(*(b.op(op, x, axes=(1,), keepdims=0) for op in ops))
+    feeds = random_feeds(graph, 0)
+    found = compute(opencl, graph, feeds)
+    for name, wanted in evaluate(graph, feeds).items():
+        np.testing.assert_array_equal(found[name], wanted)
