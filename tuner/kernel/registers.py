@@ -8,6 +8,7 @@ three architectures.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -106,7 +107,7 @@ def registers(pressure: Pressure, limit: int) -> int:
         limit: registers that the launch leaves to a thread.
     """
     if pressure.needed > limit:
-        return round(pressure.needed)
+        return math.ceil(pressure.needed)
     return round(min(max(pressure.usual, float(_UNIT)), float(limit)))
 
 
