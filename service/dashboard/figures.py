@@ -76,8 +76,7 @@ def _comparisons(plan: Json) -> tuple[Figure, ...]:
             Figure(
                 label=label,
                 value=duration(measured[name]["seconds"]),
-                note=_speed(measured[name]["seconds"] / whole["seconds"])
-                + _disturbed(measured[name]),
+                note=_against(measured[name], whole),
             )
             for name, label in rivals
             if measured.get(name) and whole["seconds"]
@@ -93,6 +92,13 @@ def _comparisons(plan: Json) -> tuple[Figure, ...]:
             note=_speed(unfused["objective_seconds"] / objective),
         ),
     )
+
+
+def _against(rival: Json, ours: Json) -> str:
+    """A comparison, unless other processes had a part in one of the times."""
+    if rival.get("contended") or ours.get("contended"):
+        return "disturbed: not compared"
+    return _speed(rival["seconds"] / ours["seconds"])
 
 
 def _disturbed(measured: Json) -> str:

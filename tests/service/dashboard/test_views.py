@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from service.dashboard.differences import against_no_fusion, total
 from service.dashboard.explanations import explanation
+from service.dashboard.figures import plan_figures
 from service.dashboard.formats import duration
 from service.dashboard.kernels import kernel_rows
 from service.dashboard.metrics import read_counters
@@ -122,6 +123,17 @@ def test_names_take_the_place_of_ids_in_a_reason() -> None:
     told = explanation(BODY, answer, {"t1": [r"a\1"], "t12": ["b"]})
     assert told.reason == r"a\1, b cross"
     assert told.summary == ""
+
+
+def test_disturbed_times_are_not_compared() -> None:
+    """Where other processes had a part in a time, it is shown without a ratio."""
+    body = samples.plan_body(layers=1)
+    fair = {figure.label: figure.note for figure in plan_figures(body)}
+    assert fair["ONNX Runtime"].startswith("ours 1.37")
+    body["measured"]["reference"]["contended"] = True
+    told = {figure.label: figure.note for figure in plan_figures(body)}
+    assert told["ONNX Runtime"] == "disturbed: not compared"
+    assert told["Without fusion"] == fair["Without fusion"]
 
 
 def test_less_is_better() -> None:
