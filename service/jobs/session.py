@@ -56,6 +56,16 @@ class Tuning:
             remaining_seconds=told["remaining_seconds"],
         )
 
+    @property
+    def keeps_incumbent(self) -> bool:
+        """Whether the plan that was stored before is still the best."""
+        return self.session.winner == "incumbent"
+
+    @property
+    def partial_reason(self) -> str:
+        """Why the result may be less than the budget allowed; empty when it is not."""
+        return self.session.partial_reason
+
     def revision(self) -> PlanRevision | None:
         """The measured plan, ready to be stored; None when nothing whole was run.
 
@@ -80,6 +90,7 @@ def open_tuning(
     job: JobRequest,
     model: bytes,
     known: Mapping[str, Mapping[str, Any]],
+    incumbent: Mapping[str, Any] | None = None,
 ) -> Tuning:
     """A session for a job; equal arguments give equal sessions.
 
@@ -88,6 +99,8 @@ def open_tuning(
         job: what to tune.
         model: bytes of the submitted model.
         known: what was measured before, by measurement key.
+        incumbent: body of the measured plan that is stored, if there is one; only a
+            plan that is surely faster replaces it.
     """
     question = Question(
         data=model, form=job.input_form, target=job.target, options=job.options
@@ -99,6 +112,7 @@ def open_tuning(
         prepared.options,
         Budget(seconds=job.budget_seconds, trials=job.budget_trials),
         known,
+        incumbent=incumbent,
     )
     return Tuning(job=job, session=session)
 

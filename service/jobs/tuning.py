@@ -6,6 +6,7 @@ workflow can be repeated after a crash: finished steps give their old results.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -75,7 +76,7 @@ class TuneWorkflow:
         begun = step("begin", lambda: self._begin(job_id))
         if begun["state"] != "running":
             return str(begun["state"])
-        tuning = self._open(job_id, begun["known_until"])
+        tuning = self._open(job_id, begun)
         with self.open_runner() as runner:
             while (batch := tuning.propose()) is not None:
                 told = step("measure", self._measuring(tuning, batch, runner))
@@ -92,18 +93,25 @@ class TuneWorkflow:
                 ended = jobs.find(session, job_id)
                 return {"state": "cancelled" if ended is None else ended.state}
             until = measurements.last_id(session)
+            stored = plans.pointer(session, job.request.plan_key, ("measured",))
         log.info("job begun", request_id=job.request.request_id)
-        return {"state": "running", "known_until": until}
+        incumbent = None if stored is None else stored.digest
+        return {"state": "running", "known_until": until, "incumbent": incumbent}
 
-    def _open(self, job_id: str, known_until: int) -> Tuning:
+    def _open(self, job_id: str, begun: Json) -> Tuning:
         with self.database.read() as session:
             job = jobs.find(session, job_id)
             assert job is not None, "a begun job is stored"
             model = blobs.find(session, job.request.input_digest)
-            known = measurements.known(session, job.request.target, until=known_until)
+            known = measurements.known(
+                session, job.request.target, until=begun["known_until"]
+            )
+            digest = begun["incumbent"]
+            body = None if digest is None else blobs.find(session, digest)
         if model is None:
             raise BrokenReference(f"job {job_id}", "its model is not stored")
-        return open_tuning(self.planner, job.request, model.content, known)
+        incumbent = None if body is None else json.loads(body.content)
+        return open_tuning(self.planner, job.request, model.content, known, incumbent)
 
     def _measuring(
         self, tuning: Tuning, batch: Json, runner: Measuring
@@ -148,7 +156,8 @@ class TuneWorkflow:
         return store
 
     def _finish(self, tuning: Tuning) -> str:
-        revision = tuning.revision()
+        revision = None if tuning.keeps_incumbent else tuning.revision()
+        is_whole = revision is not None or tuning.keeps_incumbent
         now = self.clock()
         job_id, key = tuning.job.id, tuning.job.plan_key
         with self.database.write() as session:
@@ -160,10 +169,10 @@ class TuneWorkflow:
             if revision is not None:
                 progress = replace(progress, best_seconds=revision.seconds)
             jobs.settle(session, job_id, progress, kernels=best.kernels)
-        summary = {"digest": best.digest, "evidence": best.evidence}
-        return self._end(
-            job_id, "partial" if revision is None else "succeeded", summary=summary
-        )
+        reason = tuning.partial_reason
+        summary = {"digest": best.digest, "evidence": best.evidence, "reason": reason}
+        ending: Ending = "succeeded" if is_whole and not reason else "partial"
+        return self._end(job_id, ending, summary=summary)
 
     def _end(
         self,
