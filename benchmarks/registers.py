@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("registers.json"))
     asked = parser.parse_args()
-    rng = random.Random(asked.seed)  # noqa: S311 - a seeded sample
+    rng = random.Random(asked.seed)
     work = chosen(asked.models, find(ARCHITECTURES[0]), asked.each, asked.most, rng)
     sys.stderr.write(f"{len(work)} kernels for {', '.join(ARCHITECTURES)}\n")
     told: dict[str, object] = {}

@@ -124,8 +124,11 @@ def test_unbound_dimensions_are_named() -> None:
 
 
 def test_the_whole_knows_the_order(plan: Plan) -> None:
-    """The kernels in their order take at least their launches, and no magnitude more
-    than priced alone; on `ideal`, where no cache is, the traffic of the kernels."""
+    """The kernels in their order take at least their launches.
+
+    They take no magnitude more than priced alone; on `ideal`, where no cache is, they
+    take the traffic of the kernels.
+    """
     assert plan.whole_seconds > 0
     launches = sum(kernel.estimate.launch_seconds for kernel in plan.kernels)
     assert plan.whole_seconds >= launches * (1 - 1e-9)
