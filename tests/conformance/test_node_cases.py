@@ -14,7 +14,7 @@ from tuner.runtime.backend import Backend
 
 LEAST_GENERATED = 1000
 """Cases that pass on generated kernels alone; may only grow."""
-SAMPLE = 120
+SAMPLE = 80
 SEED = 20
 
 

@@ -83,6 +83,8 @@ def reshape(label: Label, shape: Shape) -> Label:
     """The same elements in another shape."""
     if isinstance(label, np.ndarray):
         return label.reshape(shape)
+    if 0 in shape:
+        return Affine(offset=label.offset, shape=shape, strides=(0,) * len(shape))
     strides = _split(merged(label), shape)
     if strides is None:
         return array_of(label).reshape(shape)
