@@ -21,7 +21,7 @@ class Quality:
     """Predicted against measured times of a group of trials.
 
     Attributes:
-        error: mean of |predicted - measured| / measured (MAPE).
+        error: mean of |predicted - measured| / measured.
         bias: geometric mean of measured / predicted; 1 is fair.
         rank: Spearman's rank correlation; None where all are equal.
         within: share of the trials predicted within a factor of 1.5.

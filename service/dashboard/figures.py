@@ -223,7 +223,7 @@ def quality_figures(groups: Sequence[Quality]) -> tuple[Figure, ...]:
         return ()
     whole = groups[0]
     return (
-        Figure(label="Mean error", value=percent(whole.error), note="MAPE"),
+        Figure(label="Mean error", value=percent(whole.error), note="of measured time"),
         Figure(
             label="Rank correlation",
             value=NO_FIGURE if whole.rank is None else f"{whole.rank:.3f}",
