@@ -322,6 +322,10 @@ class Body:
         source = node.inputs[0]
         shape = self.shape(source)
         axes = ints(node.attributes, "axes")
+        if 0 in shape:
+            yield []
+            held = HELD[self.graph.types[key.tensor].dtype]
+            return self.constant(identity(node.op, held), held)
         if math.prod(shape[axis] for axis in axes) > UNROLLED_ELEMENTS:
             raise CannotLower(node.name, "a long reduction over another frame")
         kept = iter(kept_axes(node, key.map, len(shape)))
@@ -334,8 +338,6 @@ class Body:
             keys.append(Key(source, tuple(indices), key.guards))
         numbers = yield keys
         held = HELD[self.graph.types[key.tensor].dtype]
-        if not numbers:
-            return self.constant(identity(node.op, held), held)
         text = OPS[node.op].expression
         wide = ACCUMULATED[held]
         total = self.cast(numbers[0], wide)

@@ -49,9 +49,8 @@ def reduced_elements(pattern: Sequence[Segment]) -> int:
 
 
 def is_empty(node: Node, graph: Graph) -> bool:
-    """Whether a reduction has nothing to reduce: its result is a literal."""
-    shape = shape_of(graph, node.inputs[0])
-    return any(shape[axis] == 0 for axis in ints(node.attributes, "axes"))
+    """Whether a reduction has nothing to reduce: its result, if any, is a literal."""
+    return 0 in shape_of(graph, node.inputs[0])
 
 
 def choose(graph: Graph) -> tuple[tuple[Segment, ...], frozenset[str]]:
