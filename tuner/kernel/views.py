@@ -124,6 +124,8 @@ def _concat(body: Values, node: Node, key: Key) -> Rule:
             parts.append((guard, Key(name, part, guards)))
         start = end
     numbers = yield [part for _, part in parts]
+    if not numbers:  # a join of nothing: no element of it is read
+        return body.constant(0, HELD[body.graph.types[key.tensor].dtype])
     result = numbers[-1]
     for (guard, _), number in zip(parts[-2::-1], numbers[-2::-1], strict=True):
         result = body.select((guard,), number, result)
