@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 import typer
@@ -50,9 +49,7 @@ def test_help_is_quick() -> None:
         "sys.exit(' '.join({'numpy', 'onnx', 'fastapi', 'sqlalchemy', 'pydantic',"
         " 'httpx', 'tuner'} & set(sys.modules)))"
     )
-    started = time.perf_counter()
     ended = subprocess.run(
         [sys.executable, "-c", loaded], capture_output=True, text=True, check=False
     )
     assert ended.stderr.strip() == ""
-    assert time.perf_counter() - started < 2.0
