@@ -113,4 +113,4 @@ def aligned_bytes(size_bytes: int, alignment_bytes: int = PAGE_BYTES) -> Bytes:
 
 def as_bytes(array: Array) -> Bytes:
     """The bytes of an array, without a copy when it is contiguous."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return np.asarray(array, order="C").reshape(-1).view(np.uint8)

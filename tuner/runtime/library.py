@@ -199,7 +199,7 @@ def _failures(runtime: Any) -> tuple[type[Exception], ...]:
 
 
 def _ort_value(runtime: Any, array: Array, kind: TensorType) -> Any:
-    stored = np.ascontiguousarray(array).reshape(kind.static_shape)
+    stored = np.asarray(array, order="C").reshape(kind.static_shape)
     if kind.dtype is DType.BF16:
         return runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(
             stored, ELEMENT[DType.BF16]
@@ -227,7 +227,7 @@ def run_opaque(node: Node, graph: Graph, arrays: Sequence[Array]) -> list[Array]
         name: np.empty(graph.types[name].static_shape, graph.types[name].dtype.numpy)
         for name in node.outputs
     }
-    inputs = {name: np.ascontiguousarray(array) for name, array in given.items()}
+    inputs = {name: np.asarray(array, order="C") for name, array in given.items()}
     open_graph(single).bind({**inputs, **results}, single.types)()
     return [results[name] for name in node.outputs]
 
@@ -296,7 +296,7 @@ class ReferenceModel:
 
 
 def _as_ort_value(runtime: Any, array: Array, kind: str) -> Any:
-    stored = np.ascontiguousarray(array)
+    stored = np.asarray(array, order="C")
     if kind == "tensor(bfloat16)":
         return runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(
             stored, TensorProto.BFLOAT16
@@ -332,7 +332,7 @@ def _promote(
                     name,
                     ELEMENT[kind.dtype],
                     list(kind.static_shape),
-                    np.ascontiguousarray(array).tobytes(),
+                    np.asarray(array, order="C").tobytes(),
                     raw=True,
                 )
             )

@@ -444,7 +444,7 @@ def tensor(name: str, array: Array, kind: TensorType) -> TensorProto:
         name,
         ELEMENT[kind.dtype],
         list(kind.static_shape),
-        np.ascontiguousarray(array).tobytes(),
+        np.asarray(array, order="C").tobytes(),
         raw=True,
     )
 

@@ -305,3 +305,36 @@ def test_the_reference_model_takes_weights_as_weights() -> None:
     assert found["p"].dtype == np.uint16
     np.testing.assert_array_equal(found["p"], to_bf16(found["o"]))
     model.launch({"x": feeds["x"]})()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (0, 2)])
+def test_shapes_stay_as_they_are(shape: tuple[int, ...]) -> None:
+    """A tensor without axes has none in the library either; nor one without elements.
+
+    Inputs, weights, opaque nodes and arrays that lie in steps are meant.
+    """
+    sizes = ",".join(map(str, shape))
+    kind = f"float[{sizes}]" if shape else "float"
+    text = f"""<ir_version: 10, opset_import: ["":21]>
+    g ({kind} x, {kind} w) => ({kind} y) {{ y = Add(x, w) }}"""
+    data = parser.parse_model(text).SerializeToString()
+    array = np.ones((*shape, 2), np.float32)[..., 0]
+    for weights in ({}, {"w": array}):
+        model = ReferenceModel(data, weights)
+        found = model.run({"x": array, "w": array})["y"]
+        assert found.shape == shape
+        np.testing.assert_array_equal(found, array * 2)
+        model.launch({"x": array, "w": array})()
+    proto = onnx.NodeProto(op_type="Neg", input=["i0"], output=["o0"])
+    node = Node(
+        name="n",
+        op="opaque",
+        inputs=("x",),
+        outputs=("y",),
+        attributes=_opaque(proto, 21),
+    )
+    types = {"x": tensor(*shape), "y": tensor(*shape)}
+    graph = Graph(nodes=(node,), inputs=("x",), outputs=("y",), types=types)
+    (negative,) = run_opaque(node, graph, [array])
+    assert negative.shape == shape
+    np.testing.assert_array_equal(negative, -array)
