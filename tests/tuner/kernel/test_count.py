@@ -16,6 +16,8 @@ from tuner.kernel.schedule import default, space
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from tuner.ir.graph import Graph
 
 GPU = find("a100-80")
@@ -147,3 +149,43 @@ def test_rows_without_elements_read_nothing(shape: tuple[int, int]) -> None:
     found = counted(b.graph(b.op("reduce_sum", x, axes=(1,), keepdims=0)))
     assert sum(a.unique_bytes for a in found.accesses if not a.is_write) == 0
     assert sum(a.unique_bytes for a in found.accesses if a.is_write) == 4 * shape[0]
+
+
+def _joined(*shape: int) -> Graph:
+    b = Builder()
+    x, y = b.input(*shape), b.input(*shape)
+    return b.graph(b.op("exp", b.op("concat", x, y, axis=0)))
+
+
+def _reduced(axis: int) -> Callable[..., Graph]:
+    def make(*shape: int) -> Graph:
+        b = Builder()
+        x = b.input(*shape)
+        return b.graph(b.op("reduce_sum", x, axes=(axis,), keepdims=0))
+
+    return make
+
+
+NOTHING: Mapping[str, Callable[..., Graph]] = {
+    "bias and gelu": bias_gelu,
+    "softmax": softmax,
+    "softmax of columns": lambda *shape: softmax(*shape, axis=0),
+    "norm": add_layer_norm,
+    "copy": copy_of,
+    "transposed copy": lambda *shape: copy_of(*shape, perm=(1, 0)),
+    "join": _joined,
+    "sum of rows": _reduced(1),
+    "sum of columns": _reduced(0),
+}
+
+
+@pytest.mark.parametrize("target", ["cpu", "h100-sxm", "l4"])
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0)])
+@pytest.mark.parametrize("name", NOTHING)
+def test_nothing_has_a_schedule(name: str, shape: tuple[int, int], target: str) -> None:
+    """Kernels of every kind take tensors without elements, on every target."""
+    device = find(target)
+    nest = lower(NOTHING[name](*shape))
+    for schedule in (default(nest, device), *space(nest, device)):
+        found = work(nest, schedule, device)
+        assert sum(a.unique_bytes for a in found.accesses if not a.is_write) <= 3 * 16
