@@ -12,13 +12,10 @@ from service.store.blobs import Blob
 from service.store.jobs import Progress
 from service.store.plans import PlanIdentity, PlanRevision
 from tuner import document, pipeline
-from tuner.errors import InvalidModel, InvalidOption, ModelTooLarge
+from tuner.errors import InvalidModel, InvalidOption
 from tuner.keys import PlanKey
 from tuner.plan import Options, Pin, Plan
 from tuner.runtime import cuda
-
-MAX_TENSOR_BYTES: Final = 2**44
-"""More than any machine holds; sums of such sizes stay exact in JSON numbers."""
 
 Form = Literal["onnx", "json"]
 
@@ -132,7 +129,7 @@ class Planner:
         """
         device = pipeline.resolve_target(question.target)
         options = read_options(question.options, device.id)
-        model = _checked(_load(question, options))
+        model = _load(question, options)
         pins = tuple(
             Pin(
                 fuse=pin.fuse,
@@ -182,23 +179,6 @@ def _load(question: Question, options: Options) -> pipeline.Model:
             f"it holds a value that no model can hold: {error}",
             hint="look for text that is not UTF-8 and for numbers beyond 64 bits",
         ) from error
-
-
-def _checked(model: pipeline.Model) -> pipeline.Model:
-    """The model, when no tensor of it is larger than any machine.
-
-    Raises:
-        ModelTooLarge: one is.
-    """
-    for name, kind in (*model.graph.types.items(), *model.prepare.types.items()):
-        if kind.bytes > MAX_TENSOR_BYTES:
-            told = next(iter(model.names.get(name, ())), name)
-            raise ModelTooLarge(
-                told[:200],
-                f"{kind.bytes} bytes, the limit for one tensor is {MAX_TENSOR_BYTES}",
-                hint="look for a wrong dimension",
-            )
-    return model
 
 
 def queue_of(device: Device) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, helper
 
-from tuner.errors import InvalidModel, UnsupportedModel
+from tuner.errors import InvalidModel, TunerError, UnsupportedModel
 from tuner.frontend.document import METADATA, SCHEMA, SPECIAL, Json
-from tuner.frontend.model import (
-    write_metadata,
-)
+from tuner.frontend.model import MOST, write_metadata
 from tuner.frontend.protos import (
     proto_of,
     tensor_of,
@@ -54,6 +52,38 @@ def to_onnx(document: Mapping[str, Json]) -> bytes:
         InvalidModel: the document is not in the form; the message has the JSON path.
         UnsupportedModel: an attribute holds a subgraph.
     """
+    try:
+        return _to_onnx(document)
+    except (ValueError, OverflowError, TunerError) as error:
+        found = _unstorable(document, "$")
+        if found is None and isinstance(error, TunerError):
+            raise
+        where, problem = found or ("$", f"holds what no model can hold: {error}")
+        raise InvalidModel(
+            where, problem, hint="numbers have 64 bits, texts are Unicode"
+        ) from error
+
+
+def _unstorable(value: Json, path: str) -> tuple[str, str] | None:
+    """Path and fault of the first value that a message cannot hold."""
+    if isinstance(value, int) and not -MOST - 1 <= value <= MOST:
+        return path, "exceeds 64 bits"
+    if isinstance(value, str):
+        broken = value != value.encode(errors="replace").decode()
+        return (path, f"{value!r} is not Unicode text") if broken else None
+    parts: Iterable[tuple[str, Json]] = ()
+    if isinstance(value, Mapping):
+        for key in value:
+            if _unstorable(key, path):
+                return path, f"the key {key!r} is not Unicode text"
+        parts = ((f"{path}.{key}", part) for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        parts = ((f"{path}[{i}]", part) for i, part in enumerate(value))
+    found = (_unstorable(part, where) for where, part in parts)
+    return next((each for each in found if each), None)
+
+
+def _to_onnx(document: Mapping[str, Json]) -> bytes:
     _check_keys(document)
     model = onnx.ModelProto(ir_version=onnx.IR_VERSION, producer_name="fuseplan")
     opsets = _opsets(document["opset"])

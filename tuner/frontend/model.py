@@ -15,11 +15,17 @@ from onnx import TensorProto, inliner
 from tuner.errors import InvalidModel, InvalidOption, ModelTooLarge, UnsupportedModel
 from tuner.frontend.opaque import subgraphs
 from tuner.frontend.protos import DTYPES, array_of, proto_of
+from tuner.ir.graph import Graph
 from tuner.ir.types import Array, TensorType
 
 WEIGHT_BYTES: Final = 256
 """Float tensors above this size are weights."""
 OLDEST_OPSET: Final = 7
+MOST: Final = (1 << 63) - 1
+"""The largest extent that a message can hold."""
+
+
+_NAME: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +38,8 @@ class Limits:
         tensors: initializers, inputs and outputs.
         nesting: depth of subgraphs.
         rank: axes of a tensor.
+        tensor_bytes: one tensor, wherever it is made; more than any machine holds, and
+            little enough for sums of such sizes to stay exact in JSON numbers.
     """
 
     model_bytes: int = (1 << 31) - 1
@@ -39,6 +47,7 @@ class Limits:
     tensors: int = 200_000
     nesting: int = 16
     rank: int = 32
+    tensor_bytes: int = 1 << 44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +150,23 @@ def _check_text(graphs: Sequence[onnx.GraphProto]) -> None:
                 raise InvalidModel("model", f"the name {name!r} is not UTF-8 text")
 
 
+def check_tensors(graph: Graph, limits: Limits | None = None) -> Graph:
+    """The graph, when none of its tensors with known sizes is too large.
+
+    Raises:
+        ModelTooLarge: one exceeds the limit.
+    """
+    most = (limits or Limits()).tensor_bytes
+    for name, kind in graph.types.items():
+        if not kind.symbols and kind.bytes > most:
+            raise ModelTooLarge(
+                name[:_NAME],
+                f"{kind.bytes} bytes, the limit for one tensor is {most}",
+                hint="look for a wrong dimension",
+            )
+    return graph
+
+
 def metadata_of(model: onnx.ModelProto) -> Metadata:
     """The entries that mean something here.
 
@@ -154,7 +180,7 @@ def metadata_of(model: onnx.ModelProto) -> Metadata:
             continue
         try:
             found[entry.key] = decode(json.loads(entry.value))
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise InvalidModel(
                 f"metadata {entry.key}",
                 f"is not what it should be: {error}",
@@ -286,8 +312,12 @@ def bind(model: onnx.ModelProto, dims: Mapping[str, int]) -> None:
                 "the inputs of the model have no such dimension",
                 hint=f"symbolic dimensions: {there}",
             )
-        if size < 1:
-            raise InvalidOption(f"dimension {name}", f"{size} is not a positive size")
+        if not 1 <= size <= MOST:
+            raise InvalidOption(
+                f"dimension {name}",
+                f"{size} is not a positive size" if size < 1 else "exceeds 64 bits",
+                hint="give a whole number from 1",
+            )
     if not dims:
         return
     graph = model.graph

@@ -12,6 +12,7 @@ from tuner.frontend.model import (
     Limits,
     Metadata,
     bind,
+    check_tensors,
     inline,
     lighten,
     metadata_of,
@@ -55,7 +56,7 @@ def read_onnx(
     weights += [n for n in values if n not in metadata.weights]
     write_metadata(model, "weights", weights)
     reader = Reader(inline(model), set(weights))
-    graph = verify(reader.read())
+    graph = check_tensors(verify(reader.read()), limits)
     return Imported(
         graph=graph,
         values=MappingProxyType(values),

@@ -231,6 +231,28 @@ def test_limits_are_kept() -> None:
             read_onnx(data, limits=limits)
 
 
+@pytest.mark.parametrize("extents", [[1 << 20] * 4, [1 << 62, 4], [(1 << 42) + 1]])
+def test_a_tensor_larger_than_any_machine_is_named(extents: list[int]) -> None:
+    """An input as well as a result; sizes at the limit are read."""
+    data = model(
+        [node("Exp", "x", "y")], [value("x", extents)], "y"
+    ).SerializeToString()
+    with pytest.raises(ModelTooLarge, match=r"x: .* limit for one tensor") as error:
+        read_onnx(data)
+    assert error.value.hint
+    grown = model(
+        [node("Add", "x z", "y", name="a")],
+        [value("x", [1 << 30, 1]), value("z", [1, "n"])],
+        "y",
+    ).SerializeToString()
+    read_onnx(grown)
+    read_onnx(grown, dims={"n": 1 << 12})
+    with pytest.raises(ModelTooLarge, match=r"y: .* limit for one tensor"):
+        read_onnx(grown, dims={"n": 1 << 13})
+    with pytest.raises(ModelTooLarge, match="limit for one tensor is 8"):
+        read_onnx(grown, limits=Limits(tensor_bytes=8), dims={"n": 1})
+
+
 def test_a_dimension_that_is_not_there_is_an_error() -> None:
     """The message lists those that are."""
     data = model(
@@ -240,6 +262,8 @@ def test_a_dimension_that_is_not_there_is_an_error() -> None:
         read_onnx(data, dims={"bach": 2})
     with pytest.raises(InvalidOption, match="positive"):
         read_onnx(data, dims={"batch": 0})
+    with pytest.raises(InvalidOption, match="64 bits"):
+        read_onnx(data, dims={"batch": 10**30})
 
 
 @pytest.mark.parametrize("opset", [6, 99])

@@ -326,3 +326,65 @@ class TestJson:
         )
         with pytest.raises(UnsupportedModel, match=r"then_branch|else_branch"):
             to_json(made.SerializeToString())
+
+
+BROKEN = "\ud800"
+UNSTORABLE: tuple[tuple[dict[str, Any], str], ...] = (
+    (
+        {"inputs": [{"name": "x", "dtype": "f32", "shape": [2, 10**30]}]},
+        "$.inputs[0].shape[1]",
+    ),
+    (
+        {"weights": [{"name": "w", "dtype": "f32", "shape": [2**63]}]},
+        "$.weights[0].shape[0]",
+    ),
+    (
+        {"inputs": [{"name": BROKEN, "dtype": "f32", "shape": [2]}]},
+        "$.inputs[0].name",
+    ),
+    (
+        {"inputs": [{"name": "x", "dtype": "f32", "shape": [BROKEN]}]},
+        "$.inputs[0].shape[0]",
+    ),
+    ({"nodes": [{"op": BROKEN}]}, "$.nodes[0].op"),
+    ({"nodes": [{"op": "Exp", "name": BROKEN}]}, "$.nodes[0].name"),
+    ({"nodes": [{"op": "Exp", "inputs": ["x", BROKEN]}]}, "$.nodes[0].inputs[1]"),
+    ({"nodes": [{"op": "Exp", "outputs": [BROKEN]}]}, "$.nodes[0].outputs[0]"),
+    (
+        {"nodes": [{"op": "Pad", "attributes": {"mode": BROKEN}}]},
+        "$.nodes[0].attributes.mode",
+    ),
+    (
+        {"nodes": [{"op": "Elu", "attributes": {BROKEN: 1}}]},
+        "$.nodes[0].attributes",
+    ),
+    (
+        {"nodes": [{"op": "Softmax", "attributes": {"axis": 10**30}}]},
+        "$.nodes[0].attributes.axis",
+    ),
+    ({"outputs": [BROKEN]}, "$.outputs[0]"),
+    ({"opset": {"": 10**30}}, "$.opset"),
+    ({"opset": {BROKEN: 1}}, "$.opset"),
+    (
+        {"constants": [{"name": "c", "dtype": "i64", "shape": [1], "data": [10**30]}]},
+        "$.constants[0].data",
+    ),
+)
+
+
+@pytest.mark.parametrize(("parts", "path"), UNSTORABLE)
+def test_what_no_message_can_hold_is_told_by_its_path(
+    parts: dict[str, Any], path: str
+) -> None:
+    """Numbers beyond 64 bits and texts that are not Unicode, wherever they stand."""
+    whole = {
+        "schema": "fuseplan.graph/1",
+        "opset": {"": 20},
+        "inputs": [{"name": "x", "dtype": "f32", "shape": [2]}],
+        "nodes": [{"op": "Exp", "inputs": ["x"], "outputs": ["y"]}],
+        "outputs": ["y"],
+    }
+    with pytest.raises(InvalidModel) as error:
+        read_json(json.dumps({**whole, **parts}))
+    assert error.value.where.startswith(path)
+    str(error.value).encode()
