@@ -15,7 +15,14 @@ from typing import Final
 
 from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.traffic import traffic
-from tuner.fusion.units import LIGHT, Units, glued, whole_composites
+from tuner.fusion.units import (
+    LIGHT,
+    MANY_READERS,
+    NEAR_READERS,
+    Units,
+    glued,
+    whole_composites,
+)
 from tuner.fusion.view import View, bits
 from tuner.fusion.zones import Zone, find_zones, make_zone
 from tuner.plan import Family
@@ -100,6 +107,7 @@ class Space:
         self.view: View = rules.view
         self._out_of_time = out_of_time
         self._complete = True
+        self._cut_short = False
         self._used: set[Breadth] = set()
         self._moved: dict[tuple[int, int], int] = {}
         self.units = self._make_units()
@@ -113,7 +121,7 @@ class Space:
         if profile == "reference":
             groups = whole_composites(view)
         if len(groups) > EXHAUSTIVE_UNITS:
-            groups = glued(view, groups, profile)
+            groups = glued(self.rules, groups)
         self._prologues = len(groups) <= ONE_ZONE_UNITS
         return Units(view, groups, prologues=self._prologues and self._generates)
 
@@ -142,6 +150,11 @@ class Space:
             return (make_zone(self.units, (1 << len(self.units)) - 1),)
         return find_zones(self.units, self._joins, together)
 
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether time ran out before the zones were as large as they must be."""
+        return self._cut_short
+
     def joined(self, zones: Sequence[Zone]) -> Zone:
         """Zones as one."""
         members = 0
@@ -150,6 +163,9 @@ class Space:
         return make_zone(self.units, members)
 
     def _joins(self, first: int, second: int) -> bool:
+        self._cut_short = self._cut_short or self._out_of_time()
+        if self._cut_short:
+            return False
         pair = 1 << first | 1 << second
         return self._is_open(pair) or self._is_open(self._filled(pair))
 
@@ -159,10 +175,13 @@ class Space:
         The widest rule is taken that keeps them within the budget.
         """
         if self.exhaustive:
+            self._complete = True
             kernels = self._collected(self._every_set(), None)
-            return Candidates(kernels=kernels, complete=True)
+            return Candidates(kernels=kernels, complete=self._complete)
         *wide, last = BREADTHS[self._first_breadth :]
         for breadth in wide:
+            if self._out_of_time():
+                break
             found = self._within(zone, breadth, BUDGET)
             if found.complete:
                 return found
@@ -181,6 +200,9 @@ class Space:
     ) -> tuple[Candidate, ...]:
         found: dict[tuple[int, int], Candidate] = {}
         for units in sets:
+            if self._out_of_time():
+                self._complete = False
+                break
             for candidate in self._variants(units):
                 found.setdefault((candidate.mask, candidate.outputs), candidate)
             if budget is not None and len(found) >= budget:
@@ -195,6 +217,7 @@ class Space:
         return (
             "sets grown node by node through tensors worth saving",
             "unary element-wise nodes stay with their only reader",
+            f"of over {MANY_READERS} readers of a tensor, those {NEAR_READERS} apart join",
             *(b.words for b in BREADTHS if b in self._used),
         )
 

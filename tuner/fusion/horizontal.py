@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from tuner.fusion.candidates import Candidate
@@ -35,39 +34,50 @@ def join_side_by_side(
     partition, not a part of the proof: whether another grouping would be cheaper still
     is not asked.
     """
-    groups = _Groups(rules=rules, price=price, pins=pins, kernels=list(chosen))
-    for k in groups.order():
+    needs = [kernel.candidate.needs for kernel in chosen]
+    order, stuck = runnable_order(needs, [k.candidate.outputs for k in chosen])
+    groups = _Groups(rules, price, pins, [chosen[k] for k in order])
+    for k in range(len(order)):
         if out_of_time():
             break
         groups.place(k)
-    return [kernel for kernel in groups.kernels if kernel is not None]
+    rest = [chosen[k] for k in stuck]
+    return [kernel for kernel in groups.kernels if kernel is not None] + rest
 
 
-@dataclass
 class _Groups:
-    """Kernels by position; one that has joined another leaves None behind."""
+    """Kernels by launch order; one that has joined another leaves None behind.
 
-    rules: Rules
-    price: Callable[[Candidate], Priced]
-    pins: Pins
-    kernels: list[Priced | None]
-    above: list[int] = field(default_factory=list)
-    placed: list[int] = field(default_factory=list)
+    Attributes:
+        above, below: mask of the kernels that each waits for and keeps waiting.
+        placed: mask of those that others may join.
+    """
 
-    def order(self) -> list[int]:
-        """Positions in launch order; also notes what each kernel waits for."""
-        needs = [0 if p is None else p.candidate.needs for p in self.kernels]
-        makes = [0 if p is None else p.candidate.outputs for p in self.kernels]
-        order, _ = runnable_order(needs, makes)
+    def __init__(
+        self,
+        rules: Rules,
+        price: Callable[[Candidate], Priced],
+        pins: Pins,
+        kernels: Sequence[Priced],
+    ) -> None:
+        self.rules = rules
+        self.price = price
+        self.pins = pins
+        self.kernels: list[Priced | None] = list(kernels)
+        self.above = [0] * len(kernels)
+        self.below = [0] * len(kernels)
+        self.placed = 0
         writers: dict[int, int] = {}
-        self.above = [0] * len(self.kernels)
-        for k in order:
-            for j in bits(needs[k]):
+        for k, kernel in enumerate(kernels):
+            for j in bits(kernel.candidate.needs):
                 if j in writers:
                     self.above[k] |= self.above[writers[j]] | 1 << writers[j]
-            for j in bits(makes[k]):
+            for j in bits(kernel.candidate.outputs):
                 writers.setdefault(j, k)
-        return order
+        for k in reversed(range(len(kernels))):
+            for j in bits(kernels[k].candidate.needs):
+                if j in writers:
+                    self.below[writers[j]] |= self.below[k] | 1 << k
 
     def place(self, k: int) -> None:
         """Let a kernel join the group that gains most by it, or stay alone."""
@@ -89,18 +99,28 @@ class _Groups:
         self.kernels[k] = None
         self.kernels[at] = joined
         if at == k:
-            self.placed.append(k)
+            self.placed |= 1 << k
         else:
-            self.order()
+            self._tie(at, k)
 
     def _partners(self, k: int) -> list[int]:
         """The latest groups that a kernel neither waits for nor keeps waiting."""
-        free = [
-            g
-            for g in reversed(self.placed)
-            if not self.above[k] >> g & 1 and not self.above[g] >> k & 1
-        ]
-        return free[:PARTNERS]
+        free = self.placed & ~self.above[k] & ~self.below[k]
+        found: list[int] = []
+        while free and len(found) < PARTNERS:
+            found.append(free.bit_length() - 1)
+            free ^= 1 << found[-1]
+        return found
+
+    def _tie(self, at: int, k: int) -> None:
+        """From now on two kernels wait, and are waited for, together."""
+        both = 1 << at | 1 << k
+        above = self.above[at] | self.above[k]
+        below = self.below[at] | self.below[k]
+        for x in bits(above | both):
+            self.below[x] |= below if both >> x & 1 else below | both
+        for x in bits(below | both):
+            self.above[x] |= above if both >> x & 1 else above | both
 
     def _union(self, first: Priced, second: Priced) -> Candidate | None:
         a, b = first.candidate, second.candidate

@@ -41,6 +41,8 @@ class Limits:
 
     Attributes:
         max_nodes: primitives in a generated kernel; what compiling it may take.
+        max_chain_nodes: the same where each element-wise node reads one other node and
+            is read by one: the code is long, but only one value lives at a time.
         max_arguments: tensors that a kernel reads or writes.
         max_reductions: reductions in a generated kernel.
         library: what one library call can be: `session` runs any small graph (ONNX
@@ -50,6 +52,7 @@ class Limits:
     """
 
     max_nodes: int | None = None
+    max_chain_nodes: int | None = None
     max_arguments: int | None = None
     max_reductions: int | None = None
     library: LibraryKind = "epilogue"
@@ -72,11 +75,21 @@ class Limits:
         on_cpu = device.kind == "cpu"
         return cls(
             max_nodes=64,
+            max_chain_nodes=512,
             max_arguments=min(96, device.max_argument_bytes // POINTER_BYTES),
             max_reductions=8,
             library="session" if on_cpu else "epilogue",
             max_library_anchors=4 if on_cpu else 1,
         )
+
+    def size_fault(self, mask: int, *, is_chain: bool) -> str:
+        """Why a generated kernel cannot be as large as this, or ""."""
+        count, most = mask.bit_count(), self.max_nodes
+        if most is None or count <= most:
+            return ""
+        if is_chain and count <= (self.max_chain_nodes or 0):
+            return ""
+        return f"{count} nodes; a kernel may hold {most}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +149,15 @@ class Rules:
         return found
 
     def _family(self, mask: int) -> Family | Refusal:
-        patterns = [self.view.patterns[i] for i in bits(mask)]
-        if not patterns:
+        masks = self.view.masks
+        if not mask:
             return Refusal(reason="there is nothing to compute")
-        if Pattern.OPAQUE in patterns:
+        if mask & masks[Pattern.OPAQUE]:
             return self._opaque(mask)
-        anchors = sum(pattern in ANCHORS for pattern in patterns)
+        anchors = sum((mask & masks[pattern]).bit_count() for pattern in ANCHORS)
         if anchors:
             return self._anchored(mask, anchors)
-        return self._generated(mask, patterns.count(Pattern.REDUCTION))
+        return self._generated(mask, (mask & masks[Pattern.REDUCTION]).bit_count())
 
     def _opaque(self, mask: int) -> Family | Refusal:
         if self._is_unit(mask):
@@ -223,21 +236,32 @@ class Rules:
         return mask in self.view.composites.values()
 
     def _split_composite(self, mask: int) -> Refusal | None:
-        for name, whole in self.view.composites.items():
-            if mask & whole and whole & ~mask:
+        for name in dict.fromkeys(self.view.nodes[i].composite for i in bits(mask)):
+            if name and self.view.composites[name] & ~mask:
                 return Refusal(reason=f"holds only a part of {name}")
         return None
 
     def _size_wall(self, mask: int, reductions: int) -> Refusal | None:
-        most, most_reductions = self.limits.max_nodes, self.limits.max_reductions
-        count = mask.bit_count()
-        if most is not None and count > most:
-            return Refusal(reason=f"{count} nodes; a kernel may hold {most}")
+        most_reductions = self.limits.max_reductions
+        fault = self.limits.size_fault(mask, is_chain=False)
+        if fault and self.limits.size_fault(mask, is_chain=self._is_chain(mask)):
+            return Refusal(reason=fault)
         if most_reductions is not None and reductions > most_reductions:
             return Refusal(
                 reason=f"{reductions} reductions; a kernel may hold {most_reductions}"
             )
         return None
+
+    def _is_chain(self, mask: int) -> bool:
+        """Whether element-wise nodes form one line and nothing leaves its middle."""
+        view, most = self.view, self.limits.max_chain_nodes or 0
+        if mask.bit_count() > most or mask & ~view.masks[Pattern.ELEMENTWISE]:
+            return False
+        *inner, last = bits(mask)
+        return not view.before[inner[0]] & mask and all(
+            view.after[i] == 1 << k and view.before[k] & mask == 1 << i
+            for i, k in zip(inner, [*inner[1:], last], strict=True)
+        )
 
     def _argument_wall(self, mask: int, outputs: int) -> Refusal | None:
         most = self.limits.max_arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
 from tuner.errors import InternalError
 from tuner.fusion.traffic import home_of
@@ -23,17 +24,22 @@ def runnable_order(
     written = 0
     for mask in makes:
         written |= mask
-    missing = [need & written for need in needs]
+    readers: dict[int, list[int]] = {}
+    missing = []
+    for k, need in enumerate(needs):
+        missing.append((need & written).bit_count())
+        for j in bits(need & written):
+            readers.setdefault(j, []).append(k)
     order: list[int] = []
-    waiting = list(range(len(needs)))
-    ready = 0
-    while True:
-        at = next((k for k in waiting if not missing[k] & ~ready), None)
-        if at is None:
-            return order, waiting
+    free = [k for k, count in enumerate(missing) if not count]
+    while free:
+        at = heappop(free)
         order.append(at)
-        waiting.remove(at)
-        ready |= makes[at]
+        for k in (k for j in bits(makes[at]) for k in readers.pop(j, ())):
+            missing[k] -= 1
+            if not missing[k]:
+                heappush(free, k)
+    return order, [k for k, count in enumerate(missing) if count]
 
 
 def ring_of(
@@ -50,9 +56,9 @@ def ring_of(
         Kernels, and tensors that no kernel outside them writes. A short ring where
         each tensor has one writer, else all that are stuck.
     """
-    ready = 0
+    ready, waiting = 0, set(stuck)
     for k, mask in enumerate(makes):
-        if k not in stuck:
+        if k not in waiting:
             ready |= mask
     writers: dict[int, list[int]] = {}
     for k in stuck:

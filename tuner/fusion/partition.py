@@ -18,6 +18,7 @@ from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
 from tuner.fusion.pins import Pins
 from tuner.fusion.traffic import traffic
+from tuner.fusion.trim import without_unread
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
 from tuner.fusion.zones import Twin, Zone
@@ -34,6 +35,10 @@ WRITTEN_FIRST: Final = "a tensor in a ring is read after every kernel that write
 """Said of every space: what `put_in_order` adds where kernels wait for each other."""
 ENUMERATION_SHARE: Final = 0.5
 """Part of the time limit after which no more candidates are looked for."""
+
+
+GROUPING_SHARE: Final = 0.25
+"""Part of the time limit after which operators that TVM would group stay alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +76,15 @@ def solve(
     started = clock()
     rules = Rules(View(graph), profile, limits or Limits.none())
     columns = Columns(rules, price)
+    enumeration_end = started + ENUMERATION_SHARE * time_limit_seconds
+    grouping_end = started + GROUPING_SHARE * time_limit_seconds
     singles = unfused_groups(rules)
     starts = {
         "unfused": columns.of_groups(singles),
-        "tvm": columns.of_groups(tvm_groups(rules, singles)),
+        "tvm": columns.of_groups(
+            tvm_groups(rules, singles, out_of_time=lambda: clock() > grouping_end)
+        ),
     }
-    enumeration_end = started + ENUMERATION_SHARE * time_limit_seconds
     search = _Search(
         space=Space(rules, out_of_time=lambda: clock() > enumeration_end),
         columns=columns,
@@ -88,11 +96,12 @@ def solve(
     chosen = join_side_by_side(
         rules,
         columns.price,
-        chosen,
+        without_unread(rules, columns.price, chosen, pins=search.pins),
         pins=search.pins,
-        out_of_time=lambda: clock() > started + time_limit_seconds,
+        out_of_time=lambda: search.solver.remaining_seconds() <= 0,
     )
-    chosen = _or_whole(rules, columns, search.pins, chosen)
+    if search.solver.remaining_seconds() > 0:
+        chosen = _or_whole(rules, columns, search.pins, chosen)
     return Solution(
         partition=_partition(rules, search, chosen, bound),
         baselines=MappingProxyType(
@@ -184,10 +193,10 @@ class _Search:
                     break
                 priced = self.columns.price(candidate)
                 found[candidate.mask, candidate.outputs] = priced
-        for priced in (kernel for start in self.starts for kernel in start):
-            if priced.candidate.mask & inside:
-                key = priced.candidate.mask, priced.candidate.outputs
-                found.setdefault(key, priced)
+        for priced in self.solver.known(inside):
+            key = priced.candidate.mask, priced.candidate.outputs
+            found.setdefault(key, priced)
+        complete = complete and not self.space.is_cut_short
         self.complete = self.complete and complete
         finite = tuple(p for p in found.values() if math.isfinite(p.seconds))
         return Piece(inside=inside, columns=finite, complete=complete)

@@ -67,6 +67,22 @@ def order_of(chosen: Sequence[Priced]) -> tuple[list[int], list[int]]:
     return runnable_order(needs, makes)
 
 
+class _Start:
+    """A known partition, by node."""
+
+    def __init__(self, kernels: Sequence[Priced]) -> None:
+        self._kernels = kernels
+        self._holding: dict[int, list[int]] = {}
+        for k, kernel in enumerate(kernels):
+            for i in bits(kernel.candidate.mask):
+                self._holding.setdefault(i, []).append(k)
+
+    def within(self, inside: int) -> list[Priced]:
+        """Kernels that compute some of these nodes."""
+        found = {k for i in bits(inside) for k in self._holding.get(i, ())}
+        return [self._kernels[k] for k in sorted(found)]
+
+
 class PieceSolver:
     """Chooses the cheapest kernels of one piece after another."""
 
@@ -88,8 +104,13 @@ class PieceSolver:
         """
         self.view = view
         self.pins = pins
-        self.starts = starts
+        self.starts = tuple(_Start(start) for start in starts)
+        self._kept_anyway = {key for start in starts for key in _keys(start)}
         self.remaining_seconds = remaining_seconds
+
+    def known(self, inside: int) -> list[Priced]:
+        """Kernels of the known partitions that compute some of these nodes."""
+        return [kernel for start in self.starts for kernel in start.within(inside)]
 
     def solve(self, piece: Piece) -> Answer:
         """Choose.
@@ -118,7 +139,6 @@ class PieceSolver:
         waits for more than before, and every node that counts is still computed, since
         it is needed for what is written. Known partitions keep their columns.
         """
-        kept_anyway = {key for start in self.starts for key in _keys(start)}
         order = sorted(
             range(len(columns)),
             key=lambda k: (columns[k].seconds, columns[k].candidate.mask.bit_count()),
@@ -134,7 +154,7 @@ class PieceSolver:
                     and not r.needs & ~candidate.needs
                     for r in rivals
                 )
-                and (candidate.mask, candidate.outputs) not in kept_anyway
+                and (candidate.mask, candidate.outputs) not in self._kept_anyway
             ):
                 continue
             kept.append(k)
@@ -147,6 +167,8 @@ class PieceSolver:
         start = self._start(problem)
         if len(columns) == 1 and start:
             return Answer(chosen=(0,), bound_seconds=columns[0].seconds)
+        if start and self.remaining_seconds() <= 0:
+            return Answer(chosen=start, bound_seconds=0.0)
         problem.rows += [
             _at_least(holding, 1)
             for holding in self.pins.demands(
@@ -178,14 +200,14 @@ class PieceSolver:
                 return Optimum(chosen=(), bound=found.bound)
             problem.forbid(list(found.chosen), stuck)
             if rings == RINGS:
-                problem.put_in_order()
+                problem.put_in_order(lambda: self.remaining_seconds() <= 0)
         raise AssertionError("the loop has no end")
 
     def _start(self, problem: _Problem) -> tuple[int, ...]:
         """The cheapest known partition of the piece, by column."""
         best: tuple[int, ...] = ()
         for start in self.starts:
-            inside = [c for c in start if c.candidate.mask & problem.inside]
+            inside = start.within(problem.inside)
             places = [problem.places.get(c) for c in _keys(inside)]
             if not places or None in places:
                 continue
@@ -338,7 +360,7 @@ class _Problem:
             )
         )
 
-    def put_in_order(self) -> None:
+    def put_in_order(self, out_of_time: Callable[[], bool]) -> None:
         """Give every tensor that can be part of a ring a place in time.
 
         A chosen kernel writes later than all that it reads. This asks a little more
@@ -349,7 +371,7 @@ class _Problem:
         Source: C. Miller, A. Tucker, R. Zemlin, "Integer programming formulation of
         traveling salesman problems", JACM 7(4), 1960.
         """
-        rings = self._tensors_in_rings()
+        rings = self._tensors_in_rings(out_of_time)
         first = len(self.columns) + len(self.stored)
         place = {j: first + n for n, j in enumerate(bits(rings))}
         self.ordered = len(place)
@@ -365,7 +387,7 @@ class _Problem:
                         )
                     )
 
-    def _tensors_in_rings(self) -> int:
+    def _tensors_in_rings(self, out_of_time: Callable[[], bool]) -> int:
         """Tensors that, by way of some kernels, may come before themselves."""
         after: dict[int, int] = {}
         for column in self.columns:
@@ -373,7 +395,7 @@ class _Problem:
                 after[j] = after.get(j, 0) | column.candidate.outputs
         reached = dict(after)
         changed = True
-        while changed:
+        while changed and not out_of_time():
             changed = False
             for j, mask in reached.items():
                 grown = mask

@@ -10,7 +10,7 @@ Source: apache/tvm, `src/relax/analysis/graph_partitioner.cc`, `RunFuse`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tuner.fusion.legality import Refusal, Rules
@@ -32,21 +32,32 @@ _KINDS: Final = {
 }
 
 
-def tvm_groups(rules: Rules, base: Sequence[int]) -> list[int]:
+def tvm_groups(
+    rules: Rules,
+    base: Sequence[int],
+    *,
+    out_of_time: Callable[[], bool] = lambda: False,
+) -> list[int]:
     """TVM's groups, split where none of our families runs one.
 
     Args:
         rules: what our families can run.
         base: node masks of the operators that TVM would see.
+        out_of_time: when operators that are not yet grouped stay alone.
     """
-    grouped = _Partitioner(rules.view, base).groups()
-    parts = [part for group in grouped for part in _legal_parts(rules, base, group)]
+    grouped = _Partitioner(rules.view, base, out_of_time).groups()
+    parts: list[int] = []
+    for units in grouped:
+        parts += units if out_of_time() else _legal_parts(rules, units, out_of_time)
     return _without_rings(rules.view, base, parts)
 
 
 class _Partitioner:
-    def __init__(self, view: View, base: Sequence[int]) -> None:
+    def __init__(
+        self, view: View, base: Sequence[int], out_of_time: Callable[[], bool]
+    ) -> None:
         self.view = view
+        self.out_of_time = out_of_time
         self.base = sorted(base, key=lambda mask: mask.bit_length())
         self.unit_of = {i: u for u, mask in enumerate(self.base) for i in bits(mask)}
         self.readers = [self._readers(u) for u in range(len(self.base))]
@@ -57,15 +68,16 @@ class _Partitioner:
         self.relations = [_OPAQUE] * len(self.base)
         self._dominate()
 
-    def groups(self) -> list[int]:
-        """Node masks of the groups."""
+    def groups(self) -> list[list[int]]:
+        """Groups of node masks of operators."""
         for phase in (0, 1):
             for u in range(len(self.base)):
+                if self.out_of_time():
+                    break
                 self._visit(u, phase)
-        found: dict[int, int] = {}
+        found: dict[int, list[int]] = {}
         for u, mask in enumerate(self.base):
-            root = self._root(u)
-            found[root] = found.get(root, 0) | mask
+            found.setdefault(self._root(u), []).append(mask)
         return list(found.values())
 
     def _readers(self, u: int) -> tuple[int, ...]:
@@ -135,6 +147,7 @@ class _Partitioner:
 
     def _root(self, u: int) -> int:
         while self.parent[u] != u:
+            self.parent[u] = self.parent[self.parent[u]]
             u = self.parent[u]
         return u
 
@@ -147,6 +160,8 @@ class _Partitioner:
             return
         on_way, at_sink = allowed
         between = self._between(u, sink)
+        if len(between) > MAX_FUSE_DEPTH:
+            return
         kinds = {v: self.kinds[self._root(v)] for v in between - {u}}
         if any(k > (at_sink if v == sink else on_way) for v, k in kinds.items()):
             return
@@ -168,7 +183,7 @@ class _Partitioner:
     def _between(self, u: int, sink: int) -> set[int]:
         found: set[int] = set()
         stack = [u]
-        while stack:
+        while stack and len(found) <= MAX_FUSE_DEPTH:
             v = stack.pop()
             if v not in found:
                 found.add(v)
@@ -184,26 +199,28 @@ class _Partitioner:
                 self.kinds[target] = max(self.kinds[target], _ANCHOR)
 
 
-def _legal_parts(rules: Rules, base: Sequence[int], group: int) -> list[int]:
+def _legal_parts(
+    rules: Rules, units: list[int], out_of_time: Callable[[], bool]
+) -> list[int]:
     """Split a group so that our families can run every part."""
-    if _is_legal(rules, group):
+    group = 0
+    for unit in units:
+        group |= unit
+    if len(units) == 1 or _is_legal(rules, group):
         return [group]
     parts: list[int] = []
-    for unit in base:
-        if not unit & group:
-            continue
-        for at in reversed(range(len(parts))):
+    for unit in units:
+        before = 0
+        for i in bits(unit):
+            before |= rules.view.before[i]
+        for at in reversed(range(0 if not out_of_time() else len(parts), len(parts))):
             joined = parts[at] | unit
-            if _joins(rules.view, parts[at], unit) and _is_legal(rules, joined):
+            if parts[at] & before and _is_legal(rules, joined):
                 parts[at] = joined
                 break
         else:
             parts.append(unit)
     return parts
-
-
-def _joins(view: View, part: int, unit: int) -> bool:
-    return any(view.after[i] & unit for i in bits(part))
 
 
 def _is_legal(rules: Rules, mask: int) -> bool:
@@ -224,6 +241,9 @@ def _without_rings(view: View, base: Sequence[int], parts: list[int]) -> list[in
     _, stuck = runnable_order(needs, makes)
     if not stuck:
         return parts
-    kept = [mask for k, mask in enumerate(parts) if k not in stuck]
-    apart = [unit for k in stuck for unit in base if unit & parts[k]]
-    return kept + apart
+    waiting = set(stuck)
+    kept = [mask for k, mask in enumerate(parts) if k not in waiting]
+    torn = 0
+    for k in stuck:
+        torn |= parts[k]
+    return kept + [unit for unit in base if unit & torn]

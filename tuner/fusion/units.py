@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tuner.fusion.legality import ANCHORS, Profile
+from tuner.fusion.legality import ANCHORS, Limits, Profile, Rules
 from tuner.fusion.view import View, bits
 from tuner.ir.ops import Pattern
 
 LIGHT: Final = 64
 """A tensor this many times smaller than what its reader touches joins nobody."""
+MANY_READERS: Final = 64
+"""Of more readers of one tensor, each joins only those next to it in graph order."""
+NEAR_READERS: Final = 4
+"""How many of them on each side."""
 _UNARY_MOVES: Final = frozenset({"slice", "expand", "pad", "gather", "transpose"})
 
 
@@ -101,13 +105,12 @@ class Units:
                     partners[u] |= 1 << p
                     partners[p] |= 1 << u
         for size, group in self._reading_together():
-            for u in bits(group):
-                if size * LIGHT >= self.weights[u]:
-                    partners[u] |= group & self._at_most(group, size * LIGHT)
+            near = [u for u in bits(group) if size * LIGHT >= self.weights[u]]
+            for at, u in enumerate(near):
+                first = max(0, at - NEAR_READERS) if len(near) > MANY_READERS else 0
+                last = at + NEAR_READERS if len(near) > MANY_READERS else len(near)
+                partners[u] |= sum(1 << v for v in near[first : last + 1])
         return tuple(light), tuple(p & ~(1 << u) for u, p in enumerate(partners))
-
-    def _at_most(self, group: int, weight: int) -> int:
-        return sum(1 << u for u in bits(group) if self.weights[u] <= weight)
 
     def _reading_together(self) -> list[tuple[int, int]]:
         """Bytes of each tensor that several units read, and these units."""
@@ -152,7 +155,7 @@ def whole_composites(view: View) -> list[int]:
     return groups + [1 << i for i in bits(view.everything & ~covered)]
 
 
-def glued(view: View, groups: Sequence[int], profile: Profile) -> list[int]:
+def glued(rules: Rules, groups: Sequence[int]) -> list[int]:
     """Join nodes with one operand to their only reader.
 
     Let `v` have one operand that costs anything, `a`, with no more bytes than the
@@ -170,36 +173,63 @@ def glued(view: View, groups: Sequence[int], profile: Profile) -> list[int]:
 
     For other prices this is a rule of the candidate space. Under `full` transposes
     stay free, because to walk through memory in the wrong order is not free there, and
-    so do nodes right behind a contraction, because libraries fuse some of them.
+    so do nodes right behind a contraction, because libraries fuse some of them. No
+    group grows larger than a kernel may be: a longer chain is cut from its end.
     """
-    parent = {mask: mask for mask in groups}
-    owner = {i: mask for mask in groups for i in bits(mask)}
-
-    def top(mask: int) -> int:
-        while parent[mask] != mask:
-            mask = parent[mask]
-        return mask
-
+    view = rules.view
+    found = _Growing(view, groups)
     for i in reversed(range(len(view.nodes))):
-        own = owner[i]
-        if own.bit_count() > 1 or not (
-            _is_cheap_unary(view, i, profile) or _is_cheap_before_reduction(view, i)
-        ):
+        cheap = _is_cheap_unary(view, i, rules.profile)
+        if not found.is_alone(i) or not (cheap or _is_cheap_before_reduction(view, i)):
             continue
-        readers = {top(owner[r]) for r in bits(view.after[i])}
-        if len(readers) != 1 or view.made[i] & view.delivered:
-            continue
-        (reader,) = readers
-        if not _is_barrier(view, reader):
-            joined = own | reader
-            parent[joined] = joined
-            parent[own] = parent[reader] = joined
-    return sorted({top(mask) for mask in groups}, key=lambda m: m.bit_length())
+        readers = {found.group[r] for r in bits(view.after[i])}
+        if len(readers) == 1 and not view.made[i] & view.delivered:
+            found.join(i, *readers, rules.limits)
+    return found.groups()
 
 
-def _is_barrier(view: View, mask: int) -> bool:
-    stops = (*ANCHORS, Pattern.OPAQUE)
-    return any(view.patterns[i] in stops for i in bits(mask))
+class _Growing:
+    """Groups that single nodes in front of them join, last ones first.
+
+    Attributes:
+        group: the group of each node.
+        masks: nodes of each group.
+    """
+
+    def __init__(self, view: View, groups: Sequence[int]) -> None:
+        self.view = view
+        self.masks = list(groups)
+        self.group = [0] * len(view.nodes)
+        for g, mask in enumerate(groups):
+            for i in bits(mask):
+                self.group[i] = g
+        stops = view.masks[Pattern.OPAQUE]
+        for pattern in ANCHORS:
+            stops |= view.masks[pattern]
+        self._is_closed = [bool(mask & stops) for mask in groups]
+        simple = view.masks[Pattern.ELEMENTWISE]
+        self._head = [m if m & (m - 1) == 0 and m & simple else 0 for m in groups]
+
+    def is_alone(self, i: int) -> bool:
+        """Whether nothing has joined a node, and it was not whole with others."""
+        return self.masks[self.group[i]].bit_count() == 1
+
+    def join(self, i: int, g: int, limits: Limits) -> None:
+        """Let a node join its reader's group, if a kernel may hold them."""
+        view, own = self.view, 1 << i
+        joined = self.masks[g] | own
+        simple = bool(own & view.masks[Pattern.ELEMENTWISE])
+        is_chain = simple and view.after[i] == self._head[g]
+        if self._is_closed[g] or limits.size_fault(joined, is_chain=is_chain):
+            return
+        self._head[g] = own if is_chain else 0
+        self.masks[self.group[i]] = 0
+        self.masks[g] = joined
+        self.group[i] = g
+
+    def groups(self) -> list[int]:
+        """Node masks, in graph order of their last nodes."""
+        return sorted(filter(None, self.masks), key=lambda mask: mask.bit_length())
 
 
 def _is_cheap_unary(view: View, i: int, profile: Profile) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from tuner.ir.graph import Graph, Node, Region
 from tuner.ir.ops import OPS, Pattern
 
@@ -25,8 +27,18 @@ Source: the metric of the fusion patterns, which `tuner.fusion.traffic` counts.
 """
 
 
+SHORT_MASK: Final = 256
+FEW_BITS: Final = 48
+"""Up to so many bits are picked from a mask one by one; each costs its whole length."""
+
+
 def bits(mask: int) -> Iterator[int]:
     """Positions of the bits that are set, lowest first."""
+    if mask.bit_length() > SHORT_MASK and mask.bit_count() > FEW_BITS:
+        data = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+        array = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
+        yield from np.flatnonzero(array).tolist()
+        return
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -187,6 +199,14 @@ class View:
         return (1 << len(self.nodes)) - 1
 
     @cached_property
+    def masks(self) -> Mapping[Pattern, int]:
+        """Mask of the nodes of each behaviour."""
+        found = dict.fromkeys(Pattern, 0)
+        for i, pattern in enumerate(self.patterns):
+            found[pattern] |= 1 << i
+        return found
+
+    @cached_property
     def composites(self) -> Mapping[str, int]:
         """Node mask of every user's node that was taken apart, by its name."""
         found: dict[str, int] = {}
@@ -215,7 +235,7 @@ class View:
 
     def has(self, mask: int, pattern: Pattern) -> bool:
         """Whether a node of the mask behaves so."""
-        return any(self.patterns[i] is pattern for i in bits(mask))
+        return bool(mask & self.masks[pattern])
 
     def makes(self, mask: int) -> int:
         """Tensors that the nodes make."""

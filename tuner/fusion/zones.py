@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from tuner.fusion.groups import Groups
 from tuner.fusion.units import Units
 from tuner.fusion.view import bits
+
+LARGE: Final = 512
+"""A zone of more units is not compared with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,8 @@ def make_zone(units: Units, members: int) -> Zone:
 
 
 def _form(units: Units, members: int, nodes: tuple[int, ...]) -> object:
+    if members.bit_count() > LARGE:
+        return members
     view = units.view
     mask = units.nodes(members)
     inside = tuple(bits(members))
