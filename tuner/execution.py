@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NoReturn
 
-from tuner.errors import DeviceUnavailable, VerificationFailed
+from tuner.errors import (
+    DeviceUnavailable,
+    ModelTooLarge,
+    UnsupportedModel,
+    VerificationFailed,
+)
 from tuner.frontend.fill import random_inputs, random_weights
+from tuner.frontend.opaque import random_operator
 from tuner.ir.graph import extract
 from tuner.ir.types import Array
 from tuner.model import Model
-from tuner.plan import GENERATED, Language, Plan, PlannedKernel
+from tuner.plan import GENERATED, Language, Measurement, Plan, PlannedKernel
 from tuner.runtime.requests import PlanRequest, PlanResult, Program, Step
 from tuner.runtime.runner import Runner
 
@@ -20,6 +27,9 @@ LANGUAGES: Final[Mapping[str, Language]] = MappingProxyType(
     {"cpu": "opencl", "opencl": "opencl", "null": "opencl", "cuda": "cuda"}
 )
 """The language in which a kind of device takes its kernels."""
+
+
+_FEEDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +112,18 @@ def whole_request(
         budget_seconds: for the timed samples.
         attempts: how often samples that others disturbed are taken.
         values: weights by the user's names, in place of the model's own.
+
+    Raises:
+        ModelTooLarge: its tensors do not fit into the machine.
     """
+    _require_memory(model, plans.values(), language)
     imported = model.imported
     weights = {**random_weights(imported, seed), **imported.values, **(values or {})}
     programs = {name: program(model, plan, language) for name, plan in plans.items()}
     ids = _ids_of_names(model)
     feeds = tuple(
         {ids[name]: array for name, array in random_inputs(imported, s).items()}
-        for s in (seed, seed + 1)
+        for s in range(seed, seed + _FEEDS)
     )
     return PlanRequest(
         programs=programs,
@@ -150,26 +164,86 @@ def run_plan(
 
     Raises:
         DeviceUnavailable: the device is not there.
+        ModelTooLarge: its tensors do not fit into the machine.
+        UnsupportedModel: the library cannot run the model, or its results are random
+            and were to be verified.
         VerificationFailed: the outputs differ, or the plan could not be run.
     """
+    if verify:
+        _require_one_result(model)
     request = whole_request(
         model, {"plan": plan}, language_of(device), seed=seed, values=values
     )
-    if not verify:
-        request = replace(request, reference=None)
     with Runner(device) as runner:
-        result = runner.measure_whole(request)
+        result = runner.measure_whole(
+            request if verify else replace(request, reference=None)
+        )
+        timed = result.measurements["plan"]
+        if timed.failure:
+            reference = result.measurements.get("reference")
+            _blame(timed, reference or runner.measure_reference(request))
     return _report(plan, result)
+
+
+def _blame(timed: Measurement, reference: Measurement) -> NoReturn:
+    """Raise what a failed run means: the model's fault where the library fails too."""
+    if "allocate memory" in reference.message or reference.failure == "resources":
+        raise ModelTooLarge("model", reference.message, hint="take smaller sizes")
+    if reference.failure == "runtime":
+        raise UnsupportedModel(
+            "model",
+            "ONNX Runtime cannot run it: "
+            + reference.message.removeprefix("library: "),
+            hint="plan it without running it, or take another type or operator",
+        )
+    raise VerificationFailed(
+        "plan",
+        f"{timed.failure}: {timed.message}",
+        hint="run with another seed, and report the model if it fails again",
+    )
+
+
+def _require_memory(model: Model, plans: Iterable[Plan], language: Language) -> None:
+    """Refuse what does not fit, before arrays are made."""
+    graph = model.imported.graph
+    inputs, rest = (
+        sum(graph.types[name].bytes for name in names)
+        for names in (graph.inputs, (*graph.weights, *graph.outputs))
+    )
+    needed = [_FEEDS * inputs + rest]
+    if language == "opencl":
+        needed += [plan.memory.peak_bytes for plan in plans]
+    there = memory_bytes()
+    if max(needed) > there:
+        largest = max(graph.types, key=lambda name: graph.types[name].bytes)
+        raise ModelTooLarge(
+            largest,
+            f"a run needs {max(needed)} bytes, this machine has {there}",
+            hint="take smaller sizes: this is the largest tensor",
+        )
+
+
+def memory_bytes() -> int:
+    """Main memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _require_one_result(model: Model) -> None:
+    """Refuse to verify what gives other numbers every time."""
+    for graph in (model.graph, model.prepare):
+        for node in graph.nodes:
+            operator = random_operator(node)
+            if operator:
+                raise UnsupportedModel(
+                    next(iter(model.names.get(node.name, ())), node.name),
+                    f"{operator} gives other numbers at every run, so that there is "
+                    "nothing to verify",
+                    hint="run it without --verify",
+                )
 
 
 def _report(plan: Plan, result: PlanResult) -> RunReport:
     timed = result.measurements["plan"]
-    if timed.failure:
-        raise VerificationFailed(
-            "plan",
-            f"{timed.failure}: {timed.message}",
-            hint="run with another seed, and report the model if it fails again",
-        )
     reference = result.measurements.get("reference")
     usable = reference is not None and not reference.failure
     return RunReport(

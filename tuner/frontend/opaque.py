@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import onnx
 from onnx import AttributeProto, checker, shape_inference
@@ -13,12 +13,25 @@ from tuner.frontend.builder import Builder, Ref
 from tuner.frontend.call import Call
 from tuner.frontend.protos import dims_of, dtype_of, proto_of, tensor_of
 from tuner.frontend.schemas import signature
+from tuner.ir.graph import Node
 from tuner.ir.types import Dim, TensorType
 
 FindType = Callable[[int], "onnx.TypeProto | None"]
 """What the model itself says of the type of an output, by position."""
 
 _DATA_BYTES = 1 << 16
+_RANDOM: Final = frozenset(
+    [
+        "Bernoulli",
+        "Dropout",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    ]
+)
+"""Operators with random results; of Dropout only what may train."""
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -27,6 +40,22 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.g
         yield from attribute.graphs
+
+
+def random_operator(node: Node) -> str:
+    """The operator, when the results of an opaque node are random; else nothing."""
+    proto = node.attributes.get("proto")
+    if not isinstance(proto, bytes):
+        return ""
+    return _random(onnx.NodeProto.FromString(proto))
+
+
+def _random(proto: onnx.NodeProto) -> str:
+    trains = proto.op_type != "Dropout" or any(proto.input[2:])
+    if not proto.domain and proto.op_type in _RANDOM and trains:
+        return str(proto.op_type)
+    inner = (node for graph in subgraphs(proto) for node in graph.node)
+    return next(filter(None, map(_random, inner)), "")
 
 
 def captures(node: onnx.NodeProto) -> tuple[str, ...]:

@@ -186,10 +186,18 @@ class Reader:
 
 
 def _check_outputs(graph: onnx.GraphProto, scope: Mapping[str, Ref]) -> None:
+    if not graph.output:
+        raise InvalidModel(
+            graph.name, "has no outputs", hint="list what is wanted as graph outputs"
+        )
     counts = Counter(value.name for value in graph.output)
     for name, count in counts.items():
         if count > 1:
-            raise InvalidModel(name, "is listed twice among the outputs")
+            raise InvalidModel(
+                name,
+                "is listed twice among the outputs",
+                hint="drop one, or copy it with an Identity node",
+            )
         if name not in scope:
             raise InvalidModel(
                 name, "is a graph output that nothing makes", hint="rename or drop it"

@@ -7,8 +7,11 @@ kernels would stop each other.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +25,7 @@ from tuner.runtime.onnx_writer import ELEMENT, external, is_external, write_mode
 
 _CURE: Final = "pip install onnxruntime"
 _ERROR: Final = 3
+_CODES: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
 
 def _runtime() -> Any:
@@ -118,10 +122,8 @@ class Launch:
         Raises:
             KernelFailed: the library reported an error.
         """
-        try:
+        with _explained():
             self.call(*self.arguments)
-        except RuntimeError as error:
-            raise KernelFailed("library", str(error)) from error
 
 
 def _place(
@@ -176,26 +178,33 @@ def _open(
     }
     if values:
         settings.add_external_initializers(list(values), list(values.values()))
-    try:
+    with _explained():
         session = runtime.InferenceSession(
             model, settings, providers=["CPUExecutionProvider"]
         )
-    except _failures(runtime) as error:
-        raise KernelFailed("library", str(error)) from error
     return Session(session=session, kept=(by_address, values))
 
 
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Make what ONNX Runtime raises a failure of the kernel, without its codes."""
+    try:
+        yield
+    except _failures(_runtime()) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise KernelFailed("library", _CODES.sub("", lines[0])) from error
+
+
+@functools.cache
 def _failures(runtime: Any) -> tuple[type[Exception], ...]:
-    """What ONNX Runtime raises when it refuses a model: its own, or RuntimeError."""
+    """What ONNX Runtime raises when it refuses or fails: its own, or RuntimeError.
+
+    Its own are no kind of RuntimeError, and have no base of their own.
+    """
     state = runtime.capi.onnxruntime_pybind11_state
-    names = (
-        "Fail",
-        "InvalidArgument",
-        "InvalidGraph",
-        "NotImplemented",
-        "InvalidProtobuf",
-    )
-    return (RuntimeError, *(getattr(state, name) for name in names))
+    kinds = (kind for kind in vars(state).values() if isinstance(kind, type))
+    own = (kind for kind in kinds if issubclass(kind, Exception))
+    return (RuntimeError, ValueError, *own)
 
 
 def _ort_value(runtime: Any, array: Array, kind: TensorType) -> Any:
@@ -270,7 +279,8 @@ class ReferenceModel:
             if name in types
         }
         names = [item.name for item in session.get_outputs()]
-        results = session.run_with_ort_values(names, values)
+        with _explained():
+            results = session.run_with_ort_values(names, values)
         return {
             name: _as_array(value) for name, value in zip(names, results, strict=True)
         }

@@ -53,7 +53,7 @@ class _Child:
             return 0
 
     def kill(self) -> str:
-        """End the whole process group; how it ended, and its last words."""
+        """End the whole process group; how it ended, and its last line."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         code = self.process.wait()
@@ -64,7 +64,7 @@ class _Child:
         words = self.log.read().decode(errors="replace").strip()
         self.log.close()
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        return f"{how}: {words}" if words else how
+        return f"{how}: {words.splitlines()[-1]}" if words else how
 
 
 class Runner:
@@ -155,7 +155,7 @@ class Runner:
         result = self._programs(request)
         if request.reference is None:
             return result
-        reference = {"reference": self._reference(request, request.reference)}
+        reference = {"reference": self.measure_reference(request)}
         return replace(result, measurements={**result.measurements, **reference})
 
     def _programs(self, request: PlanRequest) -> PlanResult:
@@ -182,10 +182,15 @@ class Runner:
         programs = {name: request.programs[name] for name in names}
         return self._programs(replace(request, programs=programs))
 
-    def _reference(self, request: PlanRequest, model: bytes) -> Measurement:
+    def measure_reference(self, request: PlanRequest) -> Measurement:
+        """Time the user's own model in a child alone.
+
+        It fails where the library cannot run the model.
+        """
+        assert request.reference is not None
         names = request.reference_names
         question = ReferenceRequest(
-            model=model,
+            model=request.reference,
             weights=request.reference_weights,
             feeds={names.get(n, n): array for n, array in request.feeds[0].items()},
             threads=self._threads,

@@ -111,8 +111,10 @@ def answer(bench: Bench, request: Any, tell: Tell = silent) -> Any:
         return _answer(bench, request, tell)
     except (TunerError, MemoryError) as error:
         return failure_of(error)
-    except Exception:  # noqa: BLE001
-        return failed("runtime", traceback.format_exc(limit=-4))
+    except Exception as error:  # noqa: BLE001
+        traceback.print_exc()
+        told = str(error).strip().partition("\n")[0]
+        return failed("runtime", f"{type(error).__name__}: {told}")
 
 
 def _answer(bench: Bench, request: Any, tell: Tell) -> Any:

@@ -149,6 +149,14 @@ def _missing_output() -> onnx.ModelProto:
     return model([node("Exp", "x", "y")], [value("x", [2])], "z")
 
 
+def _no_outputs() -> onnx.ModelProto:
+    return model([node("Exp", "x", "y")], [value("x", [2])], [])
+
+
+def _twice_among_outputs() -> onnx.ModelProto:
+    return model([node("Exp", "x", "y")], [value("x", [2])], "y y")
+
+
 BAD: tuple[tuple[Callable[[], onnx.ModelProto], type[TunerError], str], ...] = (
     (_cyclic, InvalidModel, "first"),
     (_undefined, InvalidModel, "'ghost'"),
@@ -169,6 +177,8 @@ BAD: tuple[tuple[Callable[[], onnx.ModelProto], type[TunerError], str], ...] = (
     (_untyped_custom, UnsupportedModel, "a: the element type"),
     (_sequence, UnsupportedModel, "a: gives a sequence"),
     (_bad_metadata, InvalidModel, "metadata weights"),
+    (_no_outputs, InvalidModel, "g: has no outputs"),
+    (_twice_among_outputs, InvalidModel, "y: is listed twice"),
     (_missing_output, InvalidModel, "z: is a graph output"),
 )
 
