@@ -20,6 +20,16 @@ FindType = Callable[[int], "onnx.TypeProto | None"]
 """What the model itself says of the type of an output, by position."""
 
 _DATA_BYTES = 1 << 16
+_WORDS: Final = frozenset(
+    [
+        "denotation",
+        "device_configurations",
+        "dim_param",
+        "doc_string",
+        "metadata_props",
+    ]
+)
+"""Fields that say nothing of what a node computes."""
 _RANDOM: Final = frozenset(
     [
         "Bernoulli",
@@ -98,7 +108,7 @@ def normal_form(
     for attribute in sorted(call.proto.attribute, key=lambda a: a.name):
         entry = proto.attribute.add()
         entry.CopyFrom(attribute)
-        entry.doc_string = ""
+    _silence(proto)
     inner = iter(range(1 << 62))
     for graph in subgraphs(proto):
         _rename(graph, outer, inner)
@@ -114,9 +124,9 @@ def _rename(
     graph: onnx.GraphProto, outer: Mapping[str, str], numbers: Iterator[int]
 ) -> None:
     names = dict(outer)
-    graph.name, graph.doc_string = "g", ""
+    graph.name = "g"
     del graph.value_info[:]
-    del graph.metadata_props[:]
+    del graph.quantization_annotation[:]
 
     def define(name: str) -> str:
         names[name] = f"v{next(numbers)}"
@@ -124,14 +134,13 @@ def _rename(
 
     given = [value.name for value in graph.input]
     for value in graph.input:
-        value.name, value.doc_string = define(value.name), ""
-    for tensor in graph.initializer:
+        value.name = define(value.name)
+    for tensor in (*graph.initializer, *(t.values for t in graph.sparse_initializer)):
         known = tensor.name in given
         tensor.name = names[tensor.name] if known else define(tensor.name)
-        tensor.doc_string = ""
     for node in graph.node:
-        node.name, node.doc_string = "", ""
-        del node.metadata_props[:]
+        node.name = ""
+        node.attribute.sort(key=lambda a: str(a.name))
         renamed = [names.get(name, name) for name in node.input]
         del node.input[:]
         node.input.extend(renamed)
@@ -141,7 +150,32 @@ def _rename(
         del node.output[:]
         node.output.extend(made)
     for value in graph.output:
-        value.name, value.doc_string = names.get(value.name, value.name), ""
+        value.name = names.get(value.name, value.name)
+
+
+def _silence(message: Any) -> None:
+    """Drop what is said for people alone, at any depth.
+
+    That is documentation, denotations, metadata, names of dimensions, and names of
+    tensors that are values of attributes. Names that bind something stay.
+    """
+    for field, value in message.ListFields():
+        if field.name in _WORDS:
+            message.ClearField(field.name)
+        elif field.message_type is not None:
+            for part in value if field.is_repeated else (value,):
+                _silence(part)
+    if isinstance(message, AttributeProto):
+        _unname(message)
+
+
+def _unname(attribute: AttributeProto) -> None:
+    tensors = list(attribute.tensors)
+    sparse = list(attribute.sparse_tensors)
+    tensors += [attribute.t] if attribute.HasField("t") else []
+    sparse += [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+    for tensor in (*tensors, *(t.values for t in sparse), *(t.indices for t in sparse)):
+        tensor.ClearField("name")
 
 
 def output_types(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.tuner.frontend.models import F32, agree, model, node, read, value
 from tuner.frontend.opaque import captures
+from tuner.frontend.strip import strip
 from tuner.ir.types import DType
+from tuner.model import load
 
 
 def test_an_operator_without_a_rule_is_opaque_and_typed() -> None:
@@ -133,3 +135,98 @@ def test_extents_that_depend_on_data_get_a_name() -> None:
     (rows, count) = read(made).types["y"].shape
     assert rows == 1
     assert isinstance(count, str)
+
+
+def _talkative() -> onnx.ModelProto:
+    """Control flow in control flow, with every kind of word in it."""
+    inner = {
+        f"{name}_branch": helper.make_graph(
+            [node(op, "bent", name)], name, [], [value(name, ["batch"])]
+        )
+        for name, op in (("then", "Exp"), ("else", "Abs"))
+    }
+    branches = {
+        "then_branch": helper.make_graph(
+            [
+                node("Constant", "", "two", value=numpy_helper.from_array(TWO, "II")),
+                node("Add", "outer two", "bent"),
+                node("If", "c", "deep", name="deeper", **inner),
+                node("LeakyRelu", "deep", "soft", alpha=0.5, name="softer"),
+            ],
+            "long",
+            [],
+            [value("soft", ["batch"])],
+        ),
+        "else_branch": helper.make_graph(
+            [node("Mul", "outer half", "low")],
+            "short",
+            [],
+            [value("low", ["batch"])],
+            [numpy_helper.from_array(np.array([0.5], np.float32), "half")],
+        ),
+    }
+    made = model(
+        [
+            node("Neg", "x", "outer"),
+            node("If", "c", "y", name="choice", **branches),
+        ],
+        [value("x", ["batch"]), value("c", [], TensorProto.BOOL)],
+        [value("y", ["batch"])],
+        metadata={"dim_defaults": {"batch": 4}},
+    )
+    for part in made.graph.node[1].attribute:
+        part.doc_string = "why"
+        part.g.doc_string = "a branch"
+        part.g.metadata_props.add(key="author", value="somebody")
+        part.g.quantization_annotation.add(tensor_name="outer")
+        for each in part.g.node:
+            each.doc_string = "a node"
+            each.metadata_props.add(key="namespace", value="layer.0")
+            each.device_configurations.add(configuration_id="many")
+            for attribute in each.attribute:
+                attribute.doc_string = "an attribute"
+        for tensor in part.g.initializer:
+            tensor.doc_string = "a half"
+            tensor.metadata_props.add(key="unit", value="m")
+        for output in part.g.output:
+            output.doc_string = "a result"
+            output.type.denotation = "IMAGE"
+            output.type.tensor_type.shape.dim[0].denotation = "DATA_BATCH"
+            output.metadata_props.add(key="unit", value="m")
+    return made
+
+
+TWO = np.array([2], np.float32)
+
+
+def test_an_anonymous_model_with_control_flow_is_the_same_model() -> None:
+    """No word or name within subgraphs has a part in the normal form."""
+    data = _talkative().SerializeToString()
+    keys = {
+        load(part).fingerprint
+        for part in (data, strip(data), strip(data, anonymous=True))
+    }
+    assert len(keys) == 1
+    (proto,) = (
+        n.attributes["proto"] for n in load(data).graph.nodes if n.op == "opaque"
+    )
+    assert isinstance(proto, bytes)
+    words = (
+        b"batch",
+        b"II",
+        b"half",
+        b"layer.0",
+        b"IMAGE",
+        b"choice",
+        b"soft",
+        b"many",
+    )
+    assert not [word for word in words if word in proto]
+    other = _talkative()
+    other.graph.node[1].attribute[0].g.initializer[0].raw_data = TWO.tobytes()
+    assert load(other.SerializeToString()).fingerprint not in keys
+
+
+def test_control_flow_without_words_still_runs() -> None:
+    """What the normal form drops is nothing that the library needs."""
+    agree(_talkative(), dims={"batch": 4})
