@@ -217,7 +217,7 @@ class Space:
         return (
             "sets grown node by node through tensors worth saving",
             "unary element-wise nodes stay with their only reader",
-            f"of over {MANY_READERS} readers of a tensor, those {NEAR_READERS} apart join",
+            f"of over {MANY_READERS} readers those that are {NEAR_READERS} apart join",
             *(b.words for b in BREADTHS if b in self._used),
         )
 

@@ -21,6 +21,8 @@ from tuner.ir.graph import Region
 
 SCALE: Final = 1e6
 """Costs are scaled so that the kernels of a piece cost about this much together."""
+LARGE_PIECE: Final = 256
+"""Nodes of a piece above which one known partition is enough."""
 RINGS: Final = 2
 """Rings of kernels that are cut off one by one."""
 TIE: Final = 1e-7
@@ -109,8 +111,16 @@ class PieceSolver:
         self.remaining_seconds = remaining_seconds
 
     def known(self, inside: int) -> list[Priced]:
-        """Kernels of the known partitions that compute some of these nodes."""
-        return [kernel for start in self.starts for kernel in start.within(inside)]
+        """Kernels of the known partitions that compute some of these nodes.
+
+        Of a large piece without pins only those of the cheapest one: many single nodes
+        next to kernels that hold hundreds of them keep the solver busy, and a piece
+        needs one partition to fall back on.
+        """
+        found = [start.within(inside) for start in self.starts]
+        if inside.bit_count() > LARGE_PIECE and not self.pins.touch(inside):
+            found = [min(found, key=lambda start: sum(p.seconds for p in start))]
+        return [kernel for start in found for kernel in start]
 
     def solve(self, piece: Piece) -> Answer:
         """Choose.

@@ -184,7 +184,7 @@ def glued(rules: Rules, groups: Sequence[int]) -> list[int]:
             continue
         readers = {found.group[r] for r in bits(view.after[i])}
         if len(readers) == 1 and not view.made[i] & view.delivered:
-            found.join(i, *readers, rules.limits)
+            found.join(i, readers.pop(), rules.limits)
     return found.groups()
 
 
