@@ -11,6 +11,7 @@ from onnx import AttributeProto, checker, shape_inference
 from tuner.errors import InvalidModel, UnsupportedModel
 from tuner.frontend.builder import Builder, Ref
 from tuner.frontend.call import Call
+from tuner.frontend.loops import loop_types
 from tuner.frontend.protos import dims_of, dtype_of, proto_of, tensor_of
 from tuner.frontend.schemas import signature
 from tuner.ir.graph import Node
@@ -179,20 +180,21 @@ def _unname(attribute: AttributeProto) -> None:
 
 
 def output_types(
-    b: Builder, call: Call, find: FindType, *, nested: bool
+    b: Builder, call: Call, captured: Mapping[str, Ref], find: FindType
 ) -> list[TensorType | None]:
     """Types of the outputs; None for one that is not asked for.
 
     Args:
         b: knows the types and values of the inputs.
         call: the node.
+        captured: what its subgraphs read from around it.
         find: types that the model states or that inference over the whole model finds.
-        nested: whether the node holds subgraphs.
 
     Raises:
         UnsupportedModel: a type is not known.
     """
-    inferred = {} if nested else _infer(b, call)
+    nested = any(True for _ in subgraphs(call.proto))
+    inferred = loop_types(b, call, captured) if nested else _infer(b, call)
     kinds: list[TensorType | None] = []
     for position, asked in enumerate(call.outputs):
         if not asked:
@@ -284,8 +286,7 @@ def as_opaque(
     find: FindType,
 ) -> list[Ref | None]:
     """Add the node as one opaque primitive."""
-    nested = any(True for _ in subgraphs(call.proto))
-    kinds = output_types(b, call, find, nested=nested)
+    kinds = output_types(b, call, captured, find)
     refs = b.opaque(
         (*call.given(), *captured.values()),
         [kind for kind in kinds if kind is not None],

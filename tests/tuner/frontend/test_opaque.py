@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.tuner.frontend.models import F32, agree, model, node, read, value
+from tuner.errors import UnsupportedModel
 from tuner.frontend.opaque import captures
 from tuner.frontend.strip import strip
 from tuner.ir.types import DType
@@ -230,3 +232,78 @@ def test_an_anonymous_model_with_control_flow_is_the_same_model() -> None:
 def test_control_flow_without_words_still_runs() -> None:
     """What the normal form drops is nothing that the library needs."""
     agree(_talkative(), dims={"batch": 4})
+
+
+def _loop(result: str, nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
+    """Three rounds that carry `a` and `b`, of which the first result is used."""
+    body = helper.make_graph(
+        [node("Identity", "go", "go_on"), *nodes],
+        "body",
+        [
+            value("i", [], TensorProto.INT64),
+            value("go", [], TensorProto.BOOL),
+            onnx.ValueInfoProto(name="a"),
+            onnx.ValueInfoProto(name="b"),
+        ],
+        [
+            value("go_on", [], TensorProto.BOOL),
+            *(onnx.ValueInfoProto(name=name) for name in ("a2", "b2", "row")),
+        ],
+    )
+    return model(
+        [
+            node("Exp", "x", "step"),
+            node("Loop", "n t x step", "p q r", name="loop", body=body),
+            node("Neg", result, "y"),
+        ],
+        [value("x", [3, 4])],
+        "y",
+        {"n": np.array(3, np.int64), "t": np.array(True)},
+    )
+
+
+SAME = [
+    node("Add", "a step", "a2"),
+    node("Mul", "b a", "b2"),
+    node("ReduceSum", "a2", "row", keepdims=0),
+]
+
+
+@pytest.mark.parametrize("result", ["p", "q"])
+def test_what_a_loop_carries_keeps_its_shape(result: str) -> None:
+    """Where the body gives back what it took, nobody has to state the type."""
+    graph = agree(_loop(result, SAME), tolerance=1e-3)
+    assert graph.types[result].shape == (3, 4)
+
+
+def test_the_rounds_of_a_loop_are_not_counted() -> None:
+    """A result of every round has an axis of unknown extent."""
+    (rounds,) = read(_loop("r", SAME)).types["r"].shape
+    assert isinstance(rounds, str)
+
+
+GROWS = [
+    node("Concat", "a step", "a2", axis=0),
+    node("Concat", "b a", "b2", axis=0),
+    node("ReduceSum", "a2", "row", keepdims=0),
+]
+
+
+@pytest.mark.parametrize("result", ["p", "q"])
+def test_what_a_loop_changes_is_not_known(result: str) -> None:
+    """Also where it only changes because another carried value does."""
+    rows, columns = read(_loop(result, GROWS)).types[result].shape
+    assert isinstance(rows, str)
+    assert columns == 4
+
+
+def test_a_rank_that_a_loop_changes_is_refused() -> None:
+    """The message says how to state the type."""
+    nodes = [
+        node("Constant", "", "zero", value_ints=[0]),
+        node("Unsqueeze", "a zero", "a2"),
+        node("Identity", "b", "b2"),
+        node("ReduceSum", "b", "row", keepdims=0),
+    ]
+    with pytest.raises(UnsupportedModel, match="value_info"):
+        read(_loop("p", nodes))
