@@ -19,7 +19,7 @@ demo: install
 	$(BIN)/fuseplan demo $(if $(ONCE),--once)
 
 test: install
-	$(BIN)/python -m pytest -q $(TESTS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(TESTS)
 
 # Everything that needs no running: format, lint, types, walls, dependencies, words.
 check: install
@@ -32,7 +32,7 @@ check: install
 
 # The same tests at full length: fuzzing, all dtypes and architectures.
 soak: install
-	FUSEPLAN_SOAK=1 $(BIN)/python -m pytest -q $(TESTS)
+	FUSEPLAN_SOAK=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile $(TESTS)
 
 # Judge the planner on the small graphs with golden facts.
 patterns: install
