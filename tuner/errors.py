@@ -10,35 +10,39 @@ class TunerError(Exception):
         code: stable identifier, also used over HTTP.
         where: the node, tensor, file or device that the error is about.
         problem: what is wrong there.
-        hint: what the user can do.
+        hint: what the user can do; that of the class where none is given.
     """
 
     code = "tuner-error"
+    usual_hint = ""
 
     def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
         self.where = where
         self.problem = problem
-        self.hint = hint
+        self.hint = hint or self.usual_hint
         text = f"{where}: {problem}" if where else problem
-        super().__init__(f"{text} ({hint})" if hint else text)
+        super().__init__(f"{text} ({self.hint})" if self.hint else text)
 
 
 class InvalidModel(TunerError):
     """The bytes are not a model, or the model breaks its own standard."""
 
     code = "invalid-model"
+    usual_hint = "correct the model there; onnx.checker may say more of it"
 
 
 class UnsupportedModel(TunerError):
     """The model is valid, but uses something that is refused on purpose."""
 
     code = "unsupported-model"
+    usual_hint = "put another operator or type there, or cut the model before it"
 
 
 class ModelTooLarge(TunerError):
     """The model exceeds a stated limit."""
 
     code = "model-too-large"
+    usual_hint = "cut the model into smaller ones"
 
 
 class UnboundDimensions(TunerError):
@@ -51,18 +55,21 @@ class UnknownTarget(TunerError):
     """No device of the catalogue has this name."""
 
     code = "unknown-target"
+    usual_hint = "fuseplan devices lists the targets"
 
 
 class InvalidOption(TunerError):
     """An option has a value outside its range, or options contradict each other."""
 
     code = "invalid-option"
+    usual_hint = "give another value, or leave the option out"
 
 
 class ConstraintsUnsatisfiable(TunerError):
     """Pins or caps leave no legal partition."""
 
     code = "constraints-unsatisfiable"
+    usual_hint = "change or drop the pin or cap"
 
 
 class DeviceUnavailable(TunerError):

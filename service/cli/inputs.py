@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 from pathlib import Path
@@ -59,7 +60,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def form_of(data: bytes) -> Literal["onnx", "json"]:
     """Which of the two model forms the bytes have; JSON starts with a brace."""
-    return "json" if data[:64].lstrip()[:1] == b"{" else "onnx"
+    text = data.removeprefix(codecs.BOM_UTF8).lstrip()
+    return "json" if text[:1] == b"{" else "onnx"
 
 
 def sizes(words: Iterable[str]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from service.cli.exits import BadArgument, CacheMiss, ServiceDown
 from service.cli.inputs import settings
-from service.store import plans
+from service.store import plans, schema
 from service.store.database import connect
 from service.store.errors import StoreError
 
@@ -84,6 +84,7 @@ def read_stored(key: str, least: Least = "analytic") -> StoredPlan | None:
         return None
     database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
     try:
+        schema.revision(database)
         with database.read() as session:
             wanted = plans.ORDER[: plans.ORDER.index(least) + 1]
             return plans.find(session, key, wanted)

@@ -15,8 +15,10 @@ from service.cli import inputs, output
 from service.cli.exits import BadArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastapi import FastAPI
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 _GRACE_SECONDS: Final = 5
 """How long open streams may last after an interrupt."""
@@ -66,10 +68,12 @@ def serve(
         database_url=database_url,
     )
     configure_logging(given)
-    application = Remembering(create_app(given))
     with listening(given.host, given.port) as listener:
-        bound = listener.getsockname()[1]
-        output.note(f"fuseplan: http://{given.host}:{bound} (database {given.url})")
+        address = f"http://{given.host}:{listener.getsockname()[1]}"
+        application = Remembering(
+            create_app(given),
+            lambda: output.note(f"fuseplan: {address} (database {given.url})"),
+        )
         config = uvicorn.Config(
             application,
             log_config=None,
@@ -84,21 +88,30 @@ def serve(
 
 
 class Remembering:
-    """An application that keeps the error which ended its start.
+    """An application that tells when it has started, and keeps why it could not.
 
     The server logs such an error and ends; a command has to tell it as its own.
     """
 
-    def __init__(self, application: FastAPI) -> None:
+    def __init__(self, application: FastAPI, started: Callable[[], None]) -> None:
+        """Take the application, and what is to be called when it has started."""
         self._application = application
+        self._started = started
         self.error: Exception | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything on."""
+
+        async def hear(message: Message) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                self._started()
+            await send(message)
+
+        is_life = scope["type"] == "lifespan"
         try:
-            await self._application(scope, receive, send)
+            await self._application(scope, receive, hear if is_life else send)
         except Exception as error:
-            if scope["type"] == "lifespan":
+            if is_life:
                 self.error = error
             raise
 

@@ -12,6 +12,7 @@ Reason = Literal[
     "missing",
     "network-file-system",
     "outdated",
+    "newer",
     "unreachable",
 ]
 
@@ -22,6 +23,7 @@ _HINTS: Final[dict[Reason, str]] = {
     "corrupt": "restore a backup, or move the file away and start with an empty one",
     "missing": "create the folder, or point FUSEPLAN_DATABASE_URL elsewhere",
     "network-file-system": "SQLite needs a local disk: set FUSEPLAN_DATABASE_URL",
+    "newer": "upgrade fuseplan, or point FUSEPLAN_DATABASE_URL elsewhere",
     "outdated": "run `fuseplan db upgrade`",
     "unreachable": "check FUSEPLAN_DATABASE_URL and that the server runs",
 }

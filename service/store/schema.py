@@ -104,8 +104,8 @@ def revision(database: Database) -> str | None:
         for script in ScriptDirectory.from_config(configuration()).walk_revisions()
     }
     if current is not None and current not in known:
-        detail = f"revision {current} is from a newer version of fuseplan"
-        raise StoreUnavailable(database.location, "outdated", detail)
+        detail = f"revision {current} was made by a newer version of fuseplan"
+        raise StoreUnavailable(database.location, "newer", detail)
     return current
 
 

@@ -85,7 +85,16 @@ def _by_rule(b: Builder, call: Call) -> Results:
     try:
         return rule(b, call)
     except _MISFITS as error:
-        raise InvalidModel(b.where, f"its attributes do not fit: {error}") from error
+        raise InvalidModel(b.where, _misfit(error)) from error
+
+
+def _misfit(error: Exception) -> str:
+    """What a rule stumbled over, without Python's own words for it."""
+    if isinstance(error, KeyError):
+        return f"an attribute has the unknown value {error}"
+    if isinstance(error, IndexError):
+        return "a list among its attributes or inputs is too short"
+    return f"its attributes do not fit: {error}"
 
 
 def _by_body(b: Builder, call: Call, find: FindType, depth: int) -> Results:

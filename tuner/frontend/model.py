@@ -26,6 +26,7 @@ MOST: Final = (1 << 63) - 1
 
 
 _NAME: Final = 200
+_CUT: Final = "the file may be cut off, or be of another format"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +79,15 @@ def parse(data: bytes, limits: Limits | None = None) -> onnx.ModelProto:
     try:
         model: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except (DecodeError, RecursionError, ValueError) as error:
-        raise InvalidModel(
-            "model",
-            "the bytes are not a whole ONNX model",
-            hint="the file may be cut off, or be of another format",
-        ) from error
+        is_json = data.lstrip()[:1] == b"{"
+        what = "JSON, not an ONNX model" if is_json else "not a whole ONNX model"
+        hint = "only ONNX models are taken here" if is_json else _CUT
+        raise InvalidModel("model", f"the bytes are {what}", hint=hint) from error
     if not model.HasField("graph") or not model.opset_import:
         raise InvalidModel(
             "model",
             "holds no graph" if model.opset_import else "states no opset",
-            hint="the file may be cut off, or be of another format",
+            hint=_CUT,
         )
     _check_opset(model)
     _check_size(model.graph, limits)

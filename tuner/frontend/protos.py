@@ -117,7 +117,11 @@ def type_of(kind: onnx.TypeProto, where: str) -> TensorType:
     shape: list[Dim] = []
     for axis, dim in enumerate(dims_of(tensor)):
         if isinstance(dim, int) and dim < 0:
-            raise InvalidModel(where, f"has the extent {dim} on axis {axis}")
+            raise InvalidModel(
+                where,
+                f"has the extent {dim} on axis {axis}",
+                hint="give a size, or a name such as 'batch' where it is open",
+            )
         shape.append(f"{where}.{axis}" if dim is None else dim)
     return TensorType(dtype=dtype, shape=tuple(shape))
 

@@ -40,7 +40,9 @@ class Pins:
                     name, "a pin names a view, which has no kernel of its own"
                 )
         if pin.nodes[0] == pin.nodes[1]:
-            raise ConstraintsUnsatisfiable(pin.nodes[0], "a pin names one node twice")
+            raise ConstraintsUnsatisfiable(
+                pin.nodes[0], "a pin names one node twice", hint="name two nodes"
+            )
         return view.node_mask(pin.nodes)
 
     def allow(self, mask: int) -> bool:

@@ -32,6 +32,9 @@ def test_keys_are_told_from_files() -> None:
 def test_json_is_told_from_onnx() -> None:
     """Graph JSON starts with a brace; an ONNX file never does."""
     assert inputs.form_of(b'  {"schema": 1}') == "json"
+    assert inputs.form_of(b" " * 1000 + b"\r\n\t{") == "json"
+    assert inputs.form_of(b"\xef\xbb\xbf{}") == "json"
+    assert inputs.form_of(b"") == "onnx"
     assert inputs.form_of(b"\x08\x07\x12") == "onnx"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.service.cli.conftest import Fuseplan
@@ -54,3 +56,24 @@ def test_serving_elsewhere_is_refused(fuseplan: Fuseplan) -> None:
     ended = fuseplan("serve", "--host", "0.0.0.0", "--port", 0)
     assert ended.code == 2
     assert "127.0.0.1" in ended.err
+
+
+def test_a_database_of_a_newer_version_is_left_alone(
+    fuseplan: Fuseplan, tmp_path: Path
+) -> None:
+    """Every command says so, none proposes an upgrade, and no address is told."""
+    assert fuseplan("db", "upgrade").code == 0
+    file = tmp_path / "data" / "fuseplan" / "fuseplan.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    for words in (
+        ("serve", "--port", 0, "--no-worker"),
+        ("lookup", "0" * 64),
+        ("db", "upgrade"),
+    ):
+        ended = fuseplan(*words)
+        assert ended.code == 7, words
+        assert "made by a newer version" in ended.err, words
+        assert "db upgrade" not in ended.err, words
+        assert "http://" not in ended.err + ended.out, words

@@ -157,6 +157,26 @@ def _twice_among_outputs() -> onnx.ModelProto:
     return model([node("Exp", "x", "y")], [value("x", [2])], "y y")
 
 
+def _few_pads() -> onnx.ModelProto:
+    pads = {"p": np.array([1, 1, 1], np.int64)}
+    return model([node("Pad", "x p", "y", name="a")], [value("x", [2, 3])], "y", pads)
+
+
+def _few_old_pads() -> onnx.ModelProto:
+    nodes = [node("Pad", "x", "y", name="a", pads=[1])]
+    return model(nodes, [value("x", [2, 3])], "y", opset=9)
+
+
+def _unknown_mode() -> onnx.ModelProto:
+    pads = {"p": np.array([1, 1], np.int64)}
+    nodes = [node("Pad", "x p", "y", name="a", mode="mirror")]
+    return model(nodes, [value("x", [2])], "y", pads)
+
+
+def _negative() -> onnx.ModelProto:
+    return model([node("Exp", "x", "y")], [value("x", [-4, 8])], "y")
+
+
 BAD: tuple[tuple[Callable[[], onnx.ModelProto], type[TunerError], str], ...] = (
     (_cyclic, InvalidModel, "first"),
     (_undefined, InvalidModel, "'ghost'"),
@@ -177,6 +197,10 @@ BAD: tuple[tuple[Callable[[], onnx.ModelProto], type[TunerError], str], ...] = (
     (_untyped_custom, UnsupportedModel, "a: the element type"),
     (_sequence, UnsupportedModel, "a: gives a sequence"),
     (_bad_metadata, InvalidModel, "metadata weights"),
+    (_few_pads, InvalidModel, "a: has 3 pads for 2 axes"),
+    (_few_old_pads, InvalidModel, "a: has 1 pads for 2 axes"),
+    (_unknown_mode, InvalidModel, "a: an attribute has the unknown value 'mirror'"),
+    (_negative, InvalidModel, "x: has the extent -4 on axis 0"),
     (_no_outputs, InvalidModel, "g: has no outputs"),
     (_twice_among_outputs, InvalidModel, "y: is listed twice"),
     (_missing_output, InvalidModel, "z: is a graph output"),
@@ -193,12 +217,21 @@ def test_a_bad_model_is_refused_with_its_reason(
     with pytest.raises(kind) as error:
         read_onnx(make().SerializeToString())
     assert text in str(error.value)
+    assert error.value.hint
+    for word in ("index out of range", "Traceback"):
+        assert word not in str(error.value)
 
 
 def test_a_cycle_is_named_node_by_node() -> None:
     """All nodes of the ring, and none beside it."""
     with pytest.raises(InvalidModel, match=r"first -> second -> first|second -> first"):
         read_onnx(_cyclic().SerializeToString())
+
+
+def test_json_in_the_place_of_onnx_is_told() -> None:
+    """It is no model that was cut off."""
+    with pytest.raises(InvalidModel, match="JSON, not an ONNX model"):
+        read_onnx(b'\n {"schema": 1}')
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00\x01\x02", b"not a model", b"\x08\x07"])

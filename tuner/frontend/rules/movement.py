@@ -215,6 +215,12 @@ def _pad(b: Builder, call: Call) -> Results:
     shape = b.static(data)
     pads, axes, value = _pads(b, call)
     before, after = [0] * len(shape), [0] * len(shape)
+    if len(pads) != 2 * len(axes):
+        raise InvalidModel(
+            b.where,
+            f"has {len(pads)} pads for {len(axes)} axes",
+            hint="give one before and one after for each axis",
+        )
     for position, axis in enumerate(axes):
         before[b.axis(data, axis)] = pads[position]
         after[b.axis(data, axis)] = pads[len(axes) + position]
