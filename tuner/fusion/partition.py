@@ -37,7 +37,7 @@ ENUMERATION_SHARE: Final = 0.5
 """Part of the time limit after which no more candidates are looked for."""
 
 
-GROUPING_SHARE: Final = 0.25
+GROUPING_SHARE: Final = 0.5
 """Part of the time limit after which operators that TVM would group stay alone."""
 
 
