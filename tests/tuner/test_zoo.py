@@ -44,11 +44,16 @@ def test_a_real_model_is_planned_with_a_proof(
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("target", ["cpu", "sm_90"])
-def test_transformers_need_fewer_kernels_and_bytes_than_tvms_rules(
+def test_transformers_need_fewer_kernels_and_less_time_than_tvms_rules(
     zoo_dir: Path, name: str, target: str
 ) -> None:
-    """Kernels not above TVM's rules, traffic below."""
+    """Kernels not above TVM's rules, and time below.
+
+    Bytes are below, too, but for 1 % where a library product and a kernel behind it
+    cost less time than one generated kernel.
+    """
     plan = planned(zoo_dir / f"{name}.onnx", target)
     tvm = plan.baselines["tvm"]
     assert len(plan.kernels) <= tvm.kernels
-    assert plan.traffic_bytes < tvm.traffic_bytes
+    assert plan.partition.objective_seconds < tvm.objective_seconds
+    assert plan.traffic_bytes < tvm.traffic_bytes * 1.01
