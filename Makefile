@@ -18,8 +18,16 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	$(BIN)/fuseplan demo $(if $(ONCE),--once)
 
+# Tests that measure on the processor, or start services, have it for themselves.
+ALONE := tests/browser tests/service tests/tuner/calibration tests/tuner/runtime \
+	tests/tuner/search
 test: install
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(TESTS)
+ifdef TESTS
+	$(BIN)/python -m pytest -q $(TESTS)
+else
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest -q $(ALONE)
+endif
 
 # Everything that needs no running: format, lint, types, walls, dependencies, words.
 check: install
@@ -32,7 +40,7 @@ check: install
 
 # The same tests at full length: fuzzing, all dtypes and architectures.
 soak: install
-	FUSEPLAN_SOAK=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile $(TESTS)
+	FUSEPLAN_SOAK=1 $(BIN)/python -m pytest -q $(TESTS)
 
 # Judge the planner on the small graphs with golden facts.
 patterns: install
