@@ -120,13 +120,13 @@ def test_a_small_model_is_tuned_on_this_processor(tmp_path: Path) -> None:
     with serving(tmp_path, "cpu") as (client, _):
         for _ in range(ATTEMPTS):
             job = tune(client, 512, budget_seconds="10", budget_trials="8")
-            state = end_of(client, job)
-            if state == "succeeded":
+            assert end_of(client, job) in {"succeeded", "partial"}
+            told = client.get(f"/v1/jobs/{job}").json()
+            answer = client.get(
+                f"/v1/plans/{told['plan_key']}", params={"evidence": "measured"}
+            )
+            if answer.is_success:
                 break
-        assert state == "succeeded"
-        told = client.get(f"/v1/jobs/{job}").json()
-        plan = client.get(
-            f"/v1/plans/{told['plan_key']}", params={"evidence": "measured"}
-        ).json()
+        plan = answer.json()
         assert plan["measured"]["plan"]["seconds"] > 0
         assert plan["measured"]["reference"]["seconds"] > 0
