@@ -6,37 +6,18 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Final, Protocol
+from typing import Final
 
 from tuner.errors import DeviceUnavailable
-from tuner.plan import Measurement
 from tuner.runtime.null import NullRunner
-from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
+from tuner.runtime.requests import MeasureRequest, Measures
 from tuner.runtime.runner import Runner
 
 NULL_BYTES_PER_SECOND: Final = 1e10
 NULL_LAUNCH_SECONDS: Final = 5e-6
 
 
-class Measuring(Protocol):
-    """What times kernels and whole plans; the session's only way to a device."""
-
-    @property
-    def device_name(self) -> str:
-        """What the device calls itself."""
-
-    @property
-    def toolchain(self) -> str:
-        """Compiler, driver and library versions behind the measurements."""
-
-    def measure(self, request: MeasureRequest) -> Measurement:
-        """Verify and time one kernel."""
-
-    def measure_whole(self, request: PlanRequest) -> PlanResult:
-        """Verify and time whole plans, interleaved."""
-
-
-def open_runner(device: str) -> AbstractContextManager[Measuring]:
+def open_runner(device: str) -> AbstractContextManager[Measures]:
     """The process that measures on a device.
 
     For `null:N` times are made up. For `cpu:N` the process, and all that it starts,
@@ -51,7 +32,7 @@ def open_runner(device: str) -> AbstractContextManager[Measuring]:
 
 
 @contextmanager
-def _on_core(core: int) -> Iterator[Measuring]:
+def _on_core(core: int) -> Iterator[Measures]:
     """A runner for one core: this thread is pinned to it, and children inherit that.
 
     Raises:

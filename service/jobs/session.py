@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from service.jobs.devices import Measuring
 from service.jobs.planning import Planner, Question, as_revision
 from service.store.jobs import EventDraft, JobRequest, Progress
 from service.store.kernels import StoredKernel
 from service.store.measurements import StoredMeasurement
 from service.store.plans import PlanRevision
 from tuner.errors import VerificationFailed
-from tuner.runtime.runner import Runner
+from tuner.runtime.requests import Measures
 from tuner.search.budget import Budget
 from tuner.search.session import TuningSession
 
@@ -32,9 +31,9 @@ class Tuning:
         """The next batch of measurements; None when the session is over."""
         return self.session.propose()
 
-    def measure(self, batch: Json, runner: Measuring) -> list[Json]:
+    def measure(self, batch: Json, runner: Measures) -> list[Json]:
         """Run a batch on the worker's device."""
-        return self.session.measure(batch, cast("Runner", runner))
+        return self.session.measure(batch, runner)
 
     def observe(self, batch: Json, results: list[Json]) -> tuple[EventDraft, ...]:
         """Take in a batch's results; gives the events that they caused."""

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from service.jobs.devices import Measuring
 from service.store import StoreUnavailable
 from tuner.plan import Measurement
-from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
+from tuner.runtime.requests import MeasureRequest, Measures, PlanRequest, PlanResult
 
 LOOK_SECONDS: Final = 0.3
 """How often a thread looks whether the job was cancelled meanwhile."""
@@ -32,7 +31,7 @@ class Stoppable:
         should_stop: whether the job was cancelled; asked in a thread.
     """
 
-    def __init__(self, runner: Measuring, should_stop: Callable[[], bool]) -> None:
+    def __init__(self, runner: Measures, should_stop: Callable[[], bool]) -> None:
         self._runner = runner
         self._should_stop = should_stop
         self._lock = threading.Lock()

@@ -16,7 +16,6 @@ from typing import Any, Literal
 import structlog
 
 from service.errors import problem_of
-from service.jobs.devices import Measuring
 from service.jobs.planning import Planner
 from service.jobs.session import (
     Tuning,
@@ -29,6 +28,7 @@ from service.store import Database, blobs, jobs, kernels, measurements, plans
 from service.store.errors import BrokenReference
 from service.store.jobs import EventDraft
 from tuner.errors import TunerError
+from tuner.runtime.requests import Measures
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class TuneWorkflow:
 
     database: Database
     planner: Planner
-    open_runner: Callable[[], AbstractContextManager[Measuring]]
+    open_runner: Callable[[], AbstractContextManager[Measures]]
     clock: Callable[[], datetime]
 
     def run(self, job_id: str, step: Step) -> str:
@@ -114,7 +114,7 @@ class TuneWorkflow:
         return open_tuning(self.planner, job.request, model.content, known, incumbent)
 
     def _measuring(
-        self, tuning: Tuning, batch: Json, runner: Measuring
+        self, tuning: Tuning, batch: Json, runner: Measures
     ) -> Callable[[], Json]:
         def measure() -> Json:
             with Stoppable(runner, lambda: self._is_cancelled(tuning.job.id)) as device:

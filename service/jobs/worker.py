@@ -13,7 +13,6 @@ from typing import Final
 import structlog
 
 from service.errors import JobLost, problem_of
-from service.jobs.devices import Measuring
 from service.jobs.engine import Engine
 from service.jobs.locks import DeviceLock, NameLock
 from service.jobs.planning import Planner, queue_of, target_of
@@ -22,6 +21,7 @@ from service.settings import Settings
 from service.store import Database, StoreUnavailable, devices, heartbeats, jobs
 from service.store.devices import StoredDevice
 from service.store.heartbeats import Heartbeat
+from tuner.runtime.requests import Measures
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ class Worker:
         database: Database,
         planner: Planner,
         clock: Callable[[], datetime],
-        open_runner: Callable[[str], AbstractContextManager[Measuring]],
+        open_runner: Callable[[str], AbstractContextManager[Measures]],
     ) -> None:
         self._database = database
         self._clock = clock

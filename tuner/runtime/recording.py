@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tuner.errors import InvalidModel
 from tuner.ir.fingerprint import fingerprint
 from tuner.plan import Measurement
 from tuner.runtime.null import NullRunner
-from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
+from tuner.runtime.requests import MeasureRequest, Measures, PlanRequest, PlanResult
 
 SCHEMA: Final = "fuseplan.recording/1"
 
@@ -148,28 +148,6 @@ def request_key(request: MeasureRequest) -> str:
     text = "library" if source is None else f"{source.digest}/{source.grid}"
     parts = f"{fingerprint(plain)}/{text}/{request.exactness}"
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
-
-
-class Measures(Protocol):
-    """What can be recorded: a runner."""
-
-    @property
-    def device_name(self) -> str:
-        """What the device calls itself."""
-        ...
-
-    @property
-    def toolchain(self) -> str:
-        """Compiler, driver and library versions."""
-        ...
-
-    def measure(self, request: MeasureRequest) -> Measurement:
-        """Verify and time one kernel."""
-        ...
-
-    def measure_whole(self, request: PlanRequest) -> PlanResult:
-        """Verify and time whole programs."""
-        ...
 
 
 class Recorder:

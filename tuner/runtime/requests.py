@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Protocol
 
 from tuner.ir.graph import Graph
 from tuner.ir.types import Array, TensorType
@@ -154,3 +154,25 @@ class PlanResult:
 
     measurements: Mapping[str, Measurement]
     verified: bool
+
+
+class Measures(Protocol):
+    """What times kernels and plans: `Runner`, or `NullRunner` without hardware."""
+
+    @property
+    def device_name(self) -> str:
+        """What the device calls itself."""
+        ...
+
+    @property
+    def toolchain(self) -> str:
+        """Compiler, driver and library versions behind the measurements."""
+        ...
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        """Verify and time one kernel."""
+        ...
+
+    def measure_whole(self, request: PlanRequest) -> PlanResult:
+        """Verify and time whole programs, interleaved."""
+        ...

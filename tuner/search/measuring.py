@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tuner.assembly import kernel_sources
 from tuner.errors import DeviceUnavailable
 from tuner.execution import whole_request
 from tuner.model import Model
 from tuner.plan import GENERATED, Language, Measurement, Options, Plan, Schedule
-from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
+from tuner.runtime.requests import MeasureRequest, Measures
 from tuner.search.kernels import KernelState
 from tuner.search.near import near_key, sizes
 from tuner.search.records import Json, to_json, toolchain_id
@@ -25,29 +25,7 @@ ATTEMPTS: Final = 4
 """A batch of samples that others disturbed is repeated up to three times."""
 
 
-class Device(Protocol):
-    """What measures: `Runner`, or `NullRunner` without any hardware."""
-
-    @property
-    def device_name(self) -> str:
-        """What the device calls itself."""
-        ...
-
-    @property
-    def toolchain(self) -> str:
-        """Compiler, driver and library versions."""
-        ...
-
-    def measure(self, request: MeasureRequest) -> Measurement:
-        """Verify and time one kernel."""
-        ...
-
-    def measure_whole(self, request: PlanRequest) -> PlanResult:
-        """Verify and time whole programs."""
-        ...
-
-
-def describe(device: Device, planned: Mapping[str, Any]) -> dict[str, Any]:
+def describe(device: Measures, planned: Mapping[str, Any]) -> dict[str, Any]:
     """What decides a time beside kernel and schedule.
 
     Args:
@@ -81,7 +59,7 @@ class Measurer:
     seed: int
     clock: Callable[[], float]
 
-    def device(self, device: Device) -> Json:
+    def device(self, device: Measures) -> Json:
         """Who measures.
 
         Raises:
@@ -92,7 +70,7 @@ class Measurer:
         return {"toolchain": found, "cost_seconds": self.clock() - start}
 
     def kernel(
-        self, state: KernelState, schedule: Schedule, device: Device, *, timed: bool
+        self, state: KernelState, schedule: Schedule, device: Measures, *, timed: bool
     ) -> Json:
         """Verify one kernel, and time it if asked to."""
         request = MeasureRequest(
@@ -128,7 +106,7 @@ class Measurer:
         sources = kernel_sources(state.form, schedule)
         return next(s for s in sources if s.language == self.language)
 
-    def whole(self, plans: Mapping[str, Plan], device: Device) -> Json:
+    def whole(self, plans: Mapping[str, Plan], device: Measures) -> Json:
         """Verify whole plans against the user's model, and time them by turns."""
         request = whole_request(
             self.model,

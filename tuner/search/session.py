@@ -36,6 +36,7 @@ from tuner.plan import (
     Refinement,
     Schedule,
 )
+from tuner.runtime.requests import Measures
 from tuner.search import contest, forecast
 from tuner.search.budget import Budget, Ledger
 from tuner.search.contest import CONFIDENCE, Contestant, gap_of, is_disturbed
@@ -48,7 +49,7 @@ from tuner.search.kernels import (
     tuned_of,
 )
 from tuner.search.lineup import LineUp, line_up, stored_contestant
-from tuner.search.measuring import Device, Measurer
+from tuner.search.measuring import Measurer
 from tuner.search.near import Neighbours
 from tuner.search.records import (
     Json,
@@ -208,7 +209,7 @@ class TuningSession:
             self._enter(self._following())
         return None
 
-    def measure(self, batch: Mapping[str, Any], runner: Device) -> list[Json]:
+    def measure(self, batch: Mapping[str, Any], runner: Measures) -> list[Json]:
         """Run a batch on a device; the results are JSON, one per item."""
         return [self._measure_item(item, runner) for item in batch["items"]]
 
@@ -426,7 +427,7 @@ class TuningSession:
 
     # Measuring ---------------------------------------------------------------
 
-    def _measure_item(self, item: Mapping[str, Any], runner: Device) -> Json:
+    def _measure_item(self, item: Mapping[str, Any], runner: Measures) -> Json:
         kind = item["kind"]
         if kind == "device":
             return self._measurer.device(runner)

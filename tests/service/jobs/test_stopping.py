@@ -9,10 +9,9 @@ from typing import cast
 
 import pytest
 
-from service.jobs.devices import Measuring
 from service.jobs.stopping import LOOK_SECONDS, Stoppable, Stopped
 from tuner.plan import Measurement
-from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
+from tuner.runtime.requests import MeasureRequest, Measures, PlanRequest, PlanResult
 
 NOTHING = cast("MeasureRequest", None)
 DONE = cast("Measurement", object())
@@ -48,13 +47,13 @@ def test_the_batch_in_flight_is_stopped() -> None:
     threading.Timer(0.2, cancelled.set).start()
     started = time.monotonic()
     with (
-        Stoppable(cast("Measuring", device), cancelled.is_set) as stoppable,
+        Stoppable(cast("Measures", device), cancelled.is_set) as stoppable,
         pytest.raises(Stopped),
     ):
         stoppable.measure(NOTHING)
     assert time.monotonic() - started < 20 * LOOK_SECONDS
     with (
-        Stoppable(cast("Measuring", device), cancelled.is_set) as stoppable,
+        Stoppable(cast("Measures", device), cancelled.is_set) as stoppable,
         pytest.raises(Stopped),
     ):
         stoppable.measure(NOTHING)
@@ -65,6 +64,6 @@ def test_a_job_that_is_not_cancelled_is_left_alone() -> None:
     """The result comes through, and nobody is killed afterwards."""
     device = Slow()
     device.process.kill()
-    with Stoppable(cast("Measuring", device), lambda: False) as stoppable:
+    with Stoppable(cast("Measures", device), lambda: False) as stoppable:
         assert stoppable.measure(NOTHING) is DONE
         assert stoppable.measured == 1
