@@ -462,16 +462,7 @@ def events(
     )
     if types:
         query = query.where(EventRow.type.in_(types))
-    return tuple(
-        Event(
-            job=row.job,
-            number=row.number,
-            type=row.type,
-            data=row.data,
-            created_at=row.created_at,
-        )
-        for row in session.scalars(query)
-    )
+    return tuple(map(event_of, session.scalars(query)))
 
 
 def compared(
@@ -545,4 +536,15 @@ def _job(row: JobRow) -> Job:
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+    )
+
+
+def event_of(row: EventRow) -> Event:
+    """The event that a row holds."""
+    return Event(
+        job=row.job,
+        number=row.number,
+        type=row.type,
+        data=row.data,
+        created_at=row.created_at,
     )

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from service.store.jobs import Event, EventRow
+from service.store.jobs import Event, EventRow, event_of
 from service.store.measurements import MeasurementRow, StoredMeasurement
 
 
@@ -132,13 +132,4 @@ def _select(job: str, wanted: Wanted) -> Select[Any]:
 
 
 def _events(session: Session, query: Select[Any]) -> tuple[Event, ...]:
-    return tuple(
-        Event(
-            job=row.job,
-            number=row.number,
-            type=row.type,
-            data=row.data,
-            created_at=row.created_at,
-        )
-        for row in session.scalars(query)
-    )
+    return tuple(map(event_of, session.scalars(query)))
