@@ -65,9 +65,13 @@ class Watched:
         assert not [*self.complaints, *seen]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Chromium of this machine; absent, the tests skip, or fail in CI."""
+    """Chromium of this machine; absent, the tests skip, or fail in CI.
+
+    Its driver keeps an event loop running in this thread for as long as it lives, so it
+    ends with the module: the tests of other folders start loops of their own.
+    """
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         reason = "no Chromium on this machine: apt-get install chromium"
@@ -80,7 +84,7 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A service on a free port with jobs in every interesting state."""
     folder = tmp_path_factory.mktemp("site")

@@ -61,7 +61,10 @@ class Fleet:
             "FUSEPLAN_LOG_LEVEL": "warning",
         }
         words = [sys.executable, "-c", COMMAND, "worker", "--device", device]
-        self.workers[device] = subprocess.Popen(words, cwd=ROOT, env=environment)
+        with self._said(device).open("wb") as said:
+            self.workers[device] = subprocess.Popen(
+                words, cwd=ROOT, env=environment, stderr=said
+            )
 
     def kill(self, device: str) -> None:
         """End a worker without a word."""
@@ -70,10 +73,18 @@ class Fleet:
         worker.wait()
 
     def drain(self, device: str) -> int:
-        """Ask a worker to end; gives its exit code."""
+        """Ask a worker that has started to end; gives its exit code.
+
+        Before a worker says that it tunes, Python is still loading it, and a signal ends
+        it as it ends any process.
+        """
+        until(lambda: b"tuning on" in self._said(device).read_bytes())
         worker = self.workers.pop(device)
         worker.send_signal(signal.SIGTERM)
         return worker.wait(60)
+
+    def _said(self, device: str) -> Path:
+        return self._home / f"{device.replace(':', '-')}.stderr"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
