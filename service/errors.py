@@ -92,6 +92,12 @@ class JobEnded(ServiceError):
     code = "job-ended"
 
 
+class PlanPinned(ServiceError):
+    """The plan is pinned, so that it stays."""
+
+    code = "plan-pinned"
+
+
 class DeviceNotFound(ServiceError):
     """The catalogue has no such device."""
 
@@ -281,6 +287,7 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         "blob-not-found": Row(status=404, exit_code=3, title="There is no such blob"),
         "job-not-found": Row(status=404, exit_code=2, title="There is no such job"),
         "job-ended": Row(status=409, exit_code=2, title="The job has ended"),
+        "plan-pinned": Row(status=409, exit_code=2, title="The plan is pinned"),
         "job-lost": Row(
             status=500, exit_code=1, title="The worker died while it did the job"
         ),

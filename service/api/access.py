@@ -47,6 +47,8 @@ def needed_scope(method: str, path: str) -> TokenScope | None:
         return "admin"
     if method in _SAFE or path == "/v1/plans:lookup":
         return "plans:read"
+    if path.startswith("/v1/plans/"):
+        return "plans:write"
     is_job = path == "/v1/plans" or path.startswith("/v1/jobs/")
     return "jobs:submit" if is_job else _CHANGES.get(path, "admin")
 

@@ -253,7 +253,8 @@ def _reason(
     least: Evidence,
 ) -> Reason:
     if job is not None:
-        return "tuning" if job.active else "failed"
+        was_found = job.state in {"succeeded", "partial"} and not has_plan
+        return "tuning" if job.active else "evicted" if was_found else "failed"
     if not has_plan:
         return "evicted"
     if compatible(session, identity, least) is not None:

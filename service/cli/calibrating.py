@@ -190,10 +190,35 @@ def accuracy(
         from tuner.document import encode
 
         inputs.write_bytes(raw, encode(accuracy_json(measured)))
+    _remember(known, told)
     if as_json:
         output.emit(told)
         return
     _show_accuracy(told)
+
+
+def _remember(known: Device, told: Mapping[str, Any]) -> None:
+    """Keep what was found, so that a drift can be seen later."""
+    from service.store import accuracy as accuracy_store
+    from service.store import connect, schema
+
+    given = inputs.settings()
+    schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
+    database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
+    try:
+        with database.write() as session:
+            accuracy_store.record(
+                session,
+                accuracy_store.AccuracyRun(
+                    target=known.id.partition("@")[0],
+                    host=platform.node() or "localhost",
+                    digest=known.digest,
+                    summary=told,
+                    created_at=datetime.now(UTC),
+                ),
+            )
+    finally:
+        database.close()
 
 
 def _show_accuracy(told: Mapping[str, Any]) -> None:

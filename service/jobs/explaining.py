@@ -71,6 +71,16 @@ class _View:
         return list(dict.fromkeys((*forth, *back)))
 
 
+def priced_bytes(body: Json, tensor: str) -> int:
+    """Bytes of a tensor as explanations count them; 0 when the body does not say."""
+    return _View(body=body).size_bytes(tensor)
+
+
+def priced_seconds(body: Json, moved_bytes: int, *, launches: int) -> float | None:
+    """At least what moving bytes and starting kernels takes on the plan's target."""
+    return _View(body=body).seconds(moved_bytes, launches)
+
+
 def has_node(body: Json, id_: str) -> bool:
     """Whether the plan's graph has a node of this id."""
     return _View(body=body).node(id_) is not None

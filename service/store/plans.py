@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from sqlalchemy import ForeignKey, Index, String, func, select
+from sqlalchemy import ForeignKey, Index, String, delete, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from service.store import blobs
+from service.store import blobs, pins
 from service.store.base import Base, insert_new
 
 Evidence = Literal["analytic", "compiled", "measured"]
@@ -154,7 +154,8 @@ def publish(
     """Store a plan with all that it names, and point to it if it is better.
 
     A plan of equal evidence that is not faster than the one pointed to is kept in the
-    history only: the service never gets worse. Equal bytes are stored once.
+    history only: the service never gets worse. Equal bytes are stored once. While a
+    key is pinned, whatever is found goes to the history only.
 
     Returns:
         The pointer after the call.
@@ -169,8 +170,21 @@ def publish(
     row = _append(session, key, body.digest, revision, now)
     if held is not None and (revision.contended or held.seconds <= revision.seconds):
         return held
+    best = pointer(session, key)
+    if best is not None and pins.pinned(session, (key,)):
+        return best
     _point(session, key, revision.evidence, row.id)
     return _pointer(row)
+
+
+def evict(session: Session, key: str) -> int:
+    """Give the plans of a key out no more; their history stays.
+
+    Returns:
+        How many plans were given out under the key until now.
+    """
+    found = session.execute(delete(PlanPointerRow).where(PlanPointerRow.key == key))
+    return int(found.rowcount)  # type: ignore[attr-defined]
 
 
 def pointer(

@@ -13,6 +13,7 @@ from sqlalchemy import MetaData
 from sqlalchemy.exc import DBAPIError
 
 from service.store import (
+    accuracy,
     audit,
     blobs,
     devices,
@@ -22,6 +23,7 @@ from service.store import (
     jobs,
     kernels,
     measurements,
+    pins,
     plans,
     tokens,
 )
@@ -30,6 +32,7 @@ from service.store.database import Database, connect, explain
 from service.store.errors import StoreUnavailable
 
 FAMILIES: Final = (
+    accuracy,
     audit,
     blobs,
     devices,
@@ -39,6 +42,7 @@ FAMILIES: Final = (
     jobs,
     kernels,
     measurements,
+    pins,
     plans,
     tokens,
 )
