@@ -15,6 +15,7 @@ from cost_model.device import Device
 from cost_model.estimate import Estimate, Evidence
 from cost_model.roofline import lower_bound, predict
 from cost_model.work import Access, Pipe, Work
+from tuner.fusion.view import homes
 from tuner.ir.expr import operations, parse
 from tuner.ir.graph import Graph, Node, Region, extract, region_inputs
 from tuner.ir.ops import OPS, Pattern
@@ -187,15 +188,16 @@ def library_work(small: Graph, device: Device) -> Work:
     """
     operations_by_pipe: dict[Pipe, float] = {}
     nodes = [node for node in small.nodes if node.op != "reshape"]
-    inside = _fused(small, nodes, device)
+    home = homes(small)
+    readers = _readers(nodes, home)
+    inside = _fused(nodes, readers, device)
     internal = 0
-    delivered = set(small.outputs)
+    delivered = {home[name] for name in small.outputs}
     for node in nodes:
         for pipe, count in _node_operations(small, node).items():
             operations_by_pipe[pipe] = operations_by_pipe.get(pipe, 0.0) + count
         for out in node.outputs:
-            readers = small.consumers.get(out, ())
-            absorbed = len(readers) == 1 and readers[0].name in inside
+            absorbed = inside.issuperset(readers.get(out, ("",)))
             if out not in delivered and not absorbed:
                 internal += 2 * small.types[out].bytes
     calls = len(nodes) - len(inside)
@@ -243,29 +245,53 @@ def _needed_bytes(small: Graph, name: str) -> int:
     return min(kind.bytes, taken)
 
 
-def _fused(small: Graph, nodes: Sequence[Node], device: Device) -> frozenset[str]:
+def _readers(
+    nodes: Sequence[Node], home: Mapping[str, str]
+) -> Mapping[str, tuple[str, ...]]:
+    """The nodes that read each tensor, under whatever shape."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        for name in dict.fromkeys(home[name] for name in node.inputs):
+            found.setdefault(name, []).append(node.name)
+    return {name: tuple(by) for name, by in found.items()}
+
+
+def _fused(
+    nodes: Sequence[Node],
+    readers: Mapping[str, tuple[str, ...]],
+    device: Device,
+) -> frozenset[str]:
     """Element-wise nodes that the library computes inside the node before them."""
+    if device.kind == "gpu":
+        return _fused_on_gpu(nodes)
+    makers = {out: node for node in nodes for out in node.outputs}
     chains: dict[str, tuple[Node, ...]] = {}
     for node in nodes:
         if OPS[node.op].pattern is not Pattern.ELEMENTWISE:
             chains[node.name] = (node,)
             continue
         for name in node.inputs:
-            before = small.producer(name)
+            before = makers.get(name)  # ONNX Runtime does not look through a reshape
             chain = chains.get(before.name, ()) if before is not None else ()
-            alone = len(small.consumers.get(name, ())) == 1
-            if chain and alone and _joins(chain, node, device):
+            if chain and len(readers[name]) == 1 and _joins(chain, node):
                 chains[node.name] = (*chain, node)
                 break
     return frozenset(name for name, chain in chains.items() if len(chain) > 1)
 
 
-def _joins(chain: tuple[Node, ...], node: Node, device: Device) -> bool:
-    """Whether the library runs a node inside the operators of a chain."""
+def _fused_on_gpu(nodes: Sequence[Node]) -> frozenset[str]:
+    """Legality lets only such epilogues through as the library runs in one call."""
+    if not any(OPS[node.op].pattern is Pattern.CONTRACTION for node in nodes):
+        return frozenset()
+    return frozenset(
+        node.name for node in nodes if OPS[node.op].pattern is Pattern.ELEMENTWISE
+    )
+
+
+def _joins(chain: tuple[Node, ...], node: Node) -> bool:
+    """Whether ONNX Runtime runs a node inside the operators of a chain."""
     if OPS[chain[0].op].pattern is not Pattern.CONTRACTION:
         return False
-    if device.kind == "gpu":
-        return True
     if chain[0].op == "conv":
         return len(chain) <= _FUSED_BEHIND_CONV
     return len(chain) == 1 and node.op == "add"

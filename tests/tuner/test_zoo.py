@@ -13,7 +13,6 @@ from tuner.pipeline import make_plan
 from tuner.plan import Options, Plan
 
 MODELS = tuple(sorted(p.stem for p in (SHARED / "zoo").glob("*.onnx"))) or ("none",)
-TRANSFORMERS = ("bert_base", "gpt2", "llama_small")
 
 
 @lru_cache(maxsize=2)
@@ -30,30 +29,21 @@ def planned(path: Path, target: str) -> Plan:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("target", ["cpu", "sm_90"])
-def test_a_real_model_is_planned_with_a_proof(
+def test_a_real_model_is_planned_with_a_proof_and_beats_tvms_rules(
     zoo_dir: Path, name: str, target: str
 ) -> None:
-    """Complete candidate space, gap of zero, never worse than the baselines."""
+    """A small gap, never worse than a baseline, and less of all than TVM's rules.
+
+    Every model of the zoo has a reduction or a tensor with several readers, across
+    which TVM's rules do not fuse: bytes and time are below theirs, kernels not above.
+    """
     plan = planned(zoo_dir / f"{name}.onnx", target)
     partition = plan.partition
     assert partition.gap <= 1e-2
     for baseline in plan.baselines.values():
         limit = baseline.objective_seconds * (1 + 1e-9)
         assert partition.objective_seconds <= limit
-
-
-@pytest.mark.parametrize("name", TRANSFORMERS)
-@pytest.mark.parametrize("target", ["cpu", "sm_90"])
-def test_transformers_need_fewer_kernels_and_less_time_than_tvms_rules(
-    zoo_dir: Path, name: str, target: str
-) -> None:
-    """Kernels not above TVM's rules, and time below.
-
-    Bytes are below, too, but for 1 % where a library product and a kernel behind it
-    cost less time than one generated kernel.
-    """
-    plan = planned(zoo_dir / f"{name}.onnx", target)
     tvm = plan.baselines["tvm"]
     assert len(plan.kernels) <= tvm.kernels
-    assert plan.partition.objective_seconds < tvm.objective_seconds
-    assert plan.traffic_bytes < tvm.traffic_bytes * 1.01
+    assert partition.objective_seconds < tvm.objective_seconds
+    assert plan.traffic_bytes < tvm.traffic_bytes

@@ -164,7 +164,8 @@ class Epilogue:
     def _fused_fault(self) -> str:
         """What cuBLAS and cuDNN fuse: a bias or residual, then one activation.
 
-        Source: cublasLtEpilogue_t (BIAS, RELU, GELU) and cudnn
+        Source: cublasLtEpilogue_t (BIAS, RELU, and GELU by tanh), cuDNN's run-time
+        fusion behind a product (`CUDNN_POINTWISE_GELU_FWD` by erf) and
         ConvolutionBiasActivationForward (bias, residual z, ReLU); windows fuse nothing.
         """
         view = self.view

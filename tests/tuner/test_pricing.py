@@ -1,0 +1,60 @@
+"""What a library call is charged for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tuner.kernel.builder import Builder
+from tuner.ir.graph import Graph
+from tuner.pipeline import resolve_target
+from tuner.plan import Family, Options
+from tuner.pricing import price
+
+
+def gelu_by_tanh() -> Graph:
+    """A product with bias and the GELU of GPT-2, which reads the sum twice."""
+    b = Builder()
+
+    x = b.op("add", b.op("matmul", b.input(64, 96), b.input(96, 128)), b.input(128))
+    cube = b.op("mul", b.op("mul", x, x), x)
+    inner = b.op("add", x, b.op("mul", cube, b.constant(0.044715)))
+    gate = b.op(
+        "add", b.op("tanh", b.op("mul", inner, b.constant(0.797))), b.constant(1.0)
+    )
+    return b.graph(b.op("mul", b.op("mul", x, b.constant(0.5)), gate))
+
+
+def residual_behind_a_view(*, shape: tuple[int, ...] = (4, 16, 128)) -> Graph:
+    """A product whose residual is added under another shape."""
+    b = Builder()
+    product = b.op("matmul", b.input(64, 96), b.input(96, 128))
+    return b.graph(b.op("add", b.op("reshape", product, shape=shape), b.input(*shape)))
+
+
+def launches(graph: Graph, target: str) -> float:
+    """How many operators of its own the call is charged the launch of."""
+    device = resolve_target(target)
+    found = price(graph, Family.LIBRARY, device, Options())
+    assert found is not None
+    rest = found.estimate.launch_seconds - device.library_launch_seconds
+    return rest / device.library_operator_seconds
+
+
+@pytest.mark.parametrize("graph", [gelu_by_tanh(), residual_behind_a_view()])
+def test_an_epilogue_costs_a_gpu_no_launch_and_no_traffic(graph: Graph) -> None:
+    """Bias, residual and activation run inside the call of their product."""
+    assert launches(graph, "sm_90") == pytest.approx(1)
+    found = price(graph, Family.LIBRARY, resolve_target("sm_90"), Options())
+    assert found is not None
+    moved = found.estimate.dram_bytes + found.estimate.cache_bytes
+    assert moved == found.work.read_bytes + found.work.written_bytes
+
+
+def test_onnx_runtime_runs_an_activation_as_operators_of_their_own() -> None:
+    """A session fuses a bias into its product, and nothing behind that."""
+    assert launches(gelu_by_tanh(), "cpu") == pytest.approx(10)
+
+
+def test_onnx_runtime_adds_nothing_to_a_product_behind_a_view() -> None:
+    """Its fusions compare neighbours; a reshape between them is in the way."""
+    assert launches(residual_behind_a_view(), "cpu") == pytest.approx(2)
