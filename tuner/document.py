@@ -69,7 +69,13 @@ def _kernel_json(kernel: PlannedKernel) -> Json:
     launch = None
     if kernel.sources:
         first = kernel.sources[0]
-        launch = {"grid": list(first.grid), "block": list(first.block)}
+        launch = {
+            "entry": first.entry,
+            "arguments": [argument.tensor for argument in first.arguments],
+            "grid": list(first.grid),
+            "block": list(first.block),
+            "shared_bytes": first.shared_bytes,
+        }
     return {
         "name": kernel.name,
         "family": str(kernel.family),

@@ -1,68 +1,108 @@
-"""A plan as a folder of files that need no Fuseplan: sources and a manifest."""
+"""A plan as a folder of files that need no Fuseplan: see `tuner.runtime.export`."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from service.cli import lookups
 from service.cli.exits import BadArgument, CacheMiss
 from service.cli.inputs import settings, write_bytes
 from service.store import blobs
 from service.store.database import connect
+from tuner import execution, pipeline
+from tuner.errors import TunerError
+from tuner.ir.graph import Graph, Node
+from tuner.ir.types import DType, TensorType
+from tuner.plan import Argument, Buffer, MemoryPlan, Source
+from tuner.runtime.export import Exported, export
+from tuner.runtime.requests import Program, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from cost_model.device import Device
     from service.cli.planning import Planned
 
-EXPORT_SCHEMA: Final = "fuseplan.export/1"
-_SUFFIX: Final = {"opencl": ".cl", "cuda": ".cu"}
+Format = Literal["cuda", "opencl"]
+FORMATS: Final[tuple[Format, ...]] = ("cuda", "opencl")
+COMMON: Final = "sm_80"
+"""What nvcc compiles for when the plan's target is no GPU."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Package:
-    """What is written: the manifest, and texts by digest."""
+def format_of(text: str, device: Device) -> Format:
+    """The format that was asked for, or that the target speaks.
 
-    manifest: Mapping[str, Any]
-    texts: Mapping[str, str]
+    Raises:
+        BadArgument: there is no such format.
+    """
+    if not text:
+        return "cuda" if device.kind == "gpu" else "opencl"
+    for known in FORMATS:
+        if text == known:
+            return known
+    raise BadArgument(
+        "--format", f"{text!r} is none of {', '.join(FORMATS)}", hint="--format cuda"
+    )
 
 
-def of_planned(planned: Planned) -> Package:
-    """A package of a plan that was just made, in the model's own names."""
-    sources = [source for kernel in planned.plan.kernels for source in kernel.sources]
-    launches = {
-        kernel.name: {
-            source.language: {
-                "entry": source.entry,
-                "arguments": [argument.tensor for argument in source.arguments],
-                "grid": list(source.grid),
-                "block": list(source.block),
-                "shared_bytes": source.shared_bytes,
-            }
-            for source in kernel.sources
-        }
-        for kernel in planned.plan.kernels
+def of_planned(planned: Planned, asked: str) -> Exported:
+    """A package of a plan for a model that was read, with the values it came with."""
+    prepared = planned.prepared
+    model, device = prepared.model, prepared.device
+    language = format_of(asked, device)
+    program = execution.program(model, planned.plan, language)
+    values = model.imported.values
+    weights = {
+        tensor: values[name]
+        for tensor in program.weights
+        for name in model.names.get(tensor, ())
+        if name in values
     }
-    manifest = {
-        "schema": EXPORT_SCHEMA,
-        "plan": {"plan_key": planned.prepared.key.key, **planned.stored},
-        "names": {i: list(names) for i, names in planned.prepared.model.names.items()},
-        "launches": launches,
-    }
-    return Package(manifest=manifest, texts={s.digest: s.text for s in sources})
+    return export(
+        program,
+        language,
+        weights=weights,
+        architecture=_architecture(device),
+        names=model.names,
+        about={"plan": {"plan_key": prepared.key.key, **planned.stored}},
+    )
 
 
-def of_stored(key: str) -> Package:
+def of_stored(key: str, asked: str) -> Exported:
     """A package of a plan that the database of this machine holds.
+
+    The database holds no values: constants and weights are the host's to give.
 
     Raises:
         CacheMiss: the plan, or a source that it names, is not stored.
     """
-    found = lookups.find(key, "analytic", "")
-    wanted = {d for kernel in found.body["kernels"] for d in kernel["sources"].values()}
+    body = lookups.find(key, "analytic", "").body
+    device = _device(body)
+    language = format_of(asked, device)
+    wanted = {k["sources"][language] for k in body["kernels"] if k["sources"]}
+    return export(
+        _program(body, language, _texts(wanted)),
+        language,
+        weights={},
+        architecture=_architecture(device),
+        about={"plan": {"plan_key": key, **body}},
+        with_models=False,
+    )
+
+
+def _device(body: Mapping[str, Any]) -> Device:
+    try:
+        return pipeline.resolve_target(body["target"]["id"])
+    except TunerError:  # a device of a file that is not here
+        return pipeline.resolve_target(COMMON)
+
+
+def _architecture(device: Device) -> str:
+    return device.architecture if device.kind == "gpu" else COMMON
+
+
+def _texts(wanted: set[str]) -> Mapping[str, str]:
     database = connect(settings().url)
     try:
         with database.read() as session:
@@ -72,55 +112,102 @@ def of_stored(key: str) -> Package:
     missing = [digest for digest, blob in held.items() if blob is None]
     if missing:
         raise CacheMiss(missing[0], "a kernel source is not stored", hint="tune again")
-    manifest = {
-        "schema": EXPORT_SCHEMA,
-        "plan": {"plan_key": key, **found.body},
-        "names": {},
-        "launches": {},
-    }
-    texts = {digest: blob.content.decode() for digest, blob in held.items() if blob}
-    return Package(manifest=manifest, texts=texts)
+    return {digest: blob.content.decode() for digest, blob in held.items() if blob}
 
 
-def write(package: Package, folder: Path) -> list[str]:
+def _program(
+    body: Mapping[str, Any], language: Format, texts: Mapping[str, str]
+) -> Program:
+    """What a stored body says, as the program of a host."""
+    graph, prepare = (_graph(body[key]) for key in ("graph", "prepare_graph"))
+    given = (*body["graph"]["constants"], *graph.weights)
+    made = set(prepare.outputs)
+    given = (*given, *prepare.weights, *prepare.inputs)
+    return Program(
+        steps=tuple(_step(k, graph, language, texts) for k in body["kernels"]),
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        weights=tuple(dict.fromkeys(name for name in given if name not in made)),
+        types={**prepare.types, **graph.types},
+        memory=MemoryPlan(
+            buffers=tuple(Buffer(**buffer) for buffer in body["buffers"]),
+            aliases=body["aliases"],
+            arena_bytes=body["arena_bytes"],
+            peak_bytes=body["peak_memory_bytes"],
+        ),
+        prepare=prepare if prepare.nodes else None,
+        exactness=body["options"]["exactness"],
+    )
+
+
+def _graph(stored: Mapping[str, Any]) -> Graph:
+    """The structure of a stored graph; attributes are not stored."""
+    return Graph(
+        nodes=tuple(
+            Node(
+                name=node["id"],
+                op=node["op"],
+                inputs=tuple(node["inputs"]),
+                outputs=tuple(node["outputs"]),
+            )
+            for node in stored["nodes"]
+        ),
+        inputs=tuple(stored["inputs"]),
+        weights=tuple(stored["weights"]),
+        outputs=tuple(stored["outputs"]),
+        types={
+            name: TensorType(dtype=DType(kind["dtype"]), shape=tuple(kind["shape"]))
+            for name, kind in stored["tensors"].items()
+        },
+    )
+
+
+def _step(
+    kernel: Mapping[str, Any], graph: Graph, language: Format, texts: Mapping[str, str]
+) -> Step:
+    source = None
+    if kernel["sources"]:
+        launch = kernel["launch"]
+        if "arguments" not in launch:
+            raise CacheMiss(
+                kernel["name"],
+                "this plan was stored without the arguments of its launches",
+                hint="export the model instead, with --plan for a tuned plan",
+            )
+        source = Source(
+            language=language,
+            text=texts[kernel["sources"][language]],
+            entry=launch["entry"],
+            arguments=tuple(
+                Argument(tensor=name, is_output=name in kernel["outputs"])
+                for name in launch["arguments"]
+            ),
+            grid=tuple(launch["grid"]),
+            block=tuple(launch["block"]),
+            shared_bytes=launch["shared_bytes"],
+        )
+    part = Graph(
+        nodes=tuple(graph.by_name[name] for name in kernel["nodes"]),
+        inputs=tuple(kernel["inputs"]),
+        outputs=tuple(kernel["outputs"]),
+        types=graph.types,
+    )
+    return Step(name=kernel["name"], graph=part, source=source)
+
+
+def write(package: Exported, folder: Path) -> list[str]:
     """Write a package; equal kernels share one file.
 
     Returns:
         Names of the files, relative to the folder.
     """
     try:
-        (folder / "sources").mkdir(parents=True, exist_ok=True)
+        for name in package.files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadArgument(
             str(folder), f"cannot be made: {error.strerror}", hint="choose another -o"
         ) from error
-    files = _files(package)
-    manifest = json.dumps({**package.manifest, "files": _index(package)}, indent=2)
-    files["manifest.json"] = manifest + "\n"
-    for name, text in files.items():
-        write_bytes(folder / name, text.encode())
-    return sorted(files)
-
-
-def _index(package: Package) -> dict[str, dict[str, str]]:
-    """Kernel -> language -> file."""
-    return {
-        kernel["name"]: {
-            language: _name(language, digest)
-            for language, digest in kernel["sources"].items()
-        }
-        for kernel in package.manifest["plan"]["kernels"]
-    }
-
-
-def _files(package: Package) -> dict[str, str]:
-    pairs = {
-        (language, digest)
-        for kernel in package.manifest["plan"]["kernels"]
-        for language, digest in kernel["sources"].items()
-    }
-    return {_name(lang, digest): package.texts[digest] for lang, digest in pairs}
-
-
-def _name(language: str, digest: str) -> str:
-    return f"sources/{digest[:16]}{_SUFFIX[language]}"
+    for name, content in package.files.items():
+        write_bytes(folder / name, content)
+    return sorted(package.files)

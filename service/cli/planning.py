@@ -47,9 +47,9 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog="Example: fuseplan lookup model.onnx --target sm_90 --require measured"
     )(lookup)
-    app.command(epilog="Example: fuseplan export model.onnx -t sm_90 -o kernels/")(
-        export
-    )
+    app.command(
+        epilog="Example: fuseplan export model.onnx -t sm_90 -f cuda -o kernels/"
+    )(export)
     app.command(epilog="Example: fuseplan strip model.onnx -o light.onnx")(strip)
 
 
@@ -123,6 +123,18 @@ def make(prepared: Prepared, *, time_limit_seconds: float = 60.0) -> Planned:
     stored = document.body(made, target=dict(key.target), toolchain=dict(key.toolchain))
     seconds = time.perf_counter() - started
     return Planned(prepared=prepared, plan=made, stored=stored, plan_seconds=seconds)
+
+
+def replayed(prepared: Prepared, path: Path) -> Planned:
+    """The plan that a file describes, for a model that was read."""
+    from service.cli import replay
+    from tuner import document
+
+    text = inputs.read_bytes(path).decode(errors="replace")
+    made = replay.plan_of(inputs.json_object("--plan", text), prepared)
+    key = prepared.key
+    stored = document.body(made, target=dict(key.target), toolchain=dict(key.toolchain))
+    return Planned(prepared=prepared, plan=made, stored=stored, plan_seconds=0.0)
 
 
 def lookup(
@@ -205,17 +217,25 @@ def export(
     target: Target = "cpu",
     shape: Shapes = None,
     options: OptionsText = "{}",
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="cuda or opencl; else the target's.")
+    ] = "",
+    body: Annotated[
+        Path | None,
+        typer.Option("--plan", help="Plan body of the model: lookup KEY --json."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a plan's kernel sources, and a manifest that says how to launch them."""
+    """Write a plan as kernel sources, a manifest, and a host in C that runs it."""
     from service.cli import exports
 
     if inputs.is_key(what):
-        package = exports.of_stored(what)
+        package = exports.of_stored(what, form)
     else:
         given = inputs.json_object("--options", options)
         prepared = inputs.read_model(Path(what), target, shape or (), given)
-        package = exports.of_planned(make(prepared))
+        planned = make(prepared) if body is None else replayed(prepared, body)
+        package = exports.of_planned(planned, form)
     written = exports.write(package, folder)
     if as_json:
         output.emit({"folder": str(folder), "files": written})

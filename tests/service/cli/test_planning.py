@@ -156,9 +156,8 @@ def test_export_writes_sources_and_a_manifest(
     folder = tmp_path / "kernels"
     assert fuseplan("export", model, "-t", "sm_90", "-o", folder).code == 0
     manifest = json.loads((folder / "manifest.json").read_text())
-    cuda = folder / manifest["files"]["k0"]["cuda"]
-    entry = manifest["launches"]["k0"]["cuda"]["entry"]
-    assert f"{entry}(" in cuda.read_text()
+    (step,) = manifest["steps"]
+    assert f"{step['entry']}(" in (folder / step["file"]).read_text()
 
 
 def test_explain_prices_the_other_choice(fuseplan: Fuseplan, model: Path) -> None:
