@@ -62,8 +62,13 @@ class Device:
         launch_floor_seconds: no kernel of ours ever starts and ends in less.
         library_launch_seconds: fixed part of one library call.
         library_operator_seconds: per operator inside a library call.
+        library_wake_seconds: what an operator pays beside when the library spreads it
+            over threads that sleep between operators.
+        library_serial_bytes: operators that touch no more run on one thread.
         library_floor_seconds: no library call ever takes less.
         library_efficiency: share of the peak arithmetic that the library reaches.
+        library_memory_efficiency: share of the bandwidth of copies that the library's
+            operators reach.
         block_launch_seconds: start of one block on its multiprocessor.
         barrier_seconds: one block-wide barrier, exposed.
         shuffle_seconds: one sub-group exchange, exposed.
@@ -114,8 +119,11 @@ class Device:
     launch_floor_seconds: float
     library_launch_seconds: float
     library_operator_seconds: float
+    library_wake_seconds: float
+    library_serial_bytes: int
     library_floor_seconds: float
     library_efficiency: float
+    library_memory_efficiency: float
     block_launch_seconds: float
     barrier_seconds: float
     shuffle_seconds: float

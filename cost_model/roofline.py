@@ -54,6 +54,17 @@ class _Terms:
     def memory(self) -> float:
         return max(self.dram + self.cache + self.private, self.in_flight)
 
+    def visible(self, overlap: float) -> float:
+        """Memory and compute time without what hides behind the other."""
+        return self.memory + self.compute - overlap * min(self.memory, self.compute)
+
+    def add(self, other: _Terms) -> None:
+        """What runs afterwards; for parts that wait for no bytes in flight."""
+        self.dram += other.dram
+        self.cache += other.cache
+        self.private += other.private
+        self.compute += other.compute
+
 
 def predict(
     work: Work,
@@ -83,20 +94,22 @@ def predict(
     moved = traffic(work, device, fit.blocks, held)
     spilled = 0.0
     waves = max(1, work.blocks) / (fit.blocks * device.multiprocessors)
-    if work.library_calls:
-        terms, pipe = _library_terms(work, device, moved)
+    if work.operators:
+        terms, pipe, visible = _library_terms(work, device, moved)
         latency = device.dram_latency_seconds if work.accesses else 0.0
     else:
         terms, pipe = _kernel_terms(work, device, moved, fit)
+        visible = terms.visible(device.overlap)
         if fit.spill_bytes:
-            before = _visible(terms, device)
+            before = visible
             _spill(moved, work, device, fit)
             terms, pipe = _kernel_terms(work, device, moved, fit)
-            spilled = _visible(terms, device) - before
+            visible = terms.visible(device.overlap)
+            spilled = visible - before
         latency = _latency_seconds(work, device, fit, waves)
     memory, compute = terms.memory, terms.compute
     return Estimate(
-        seconds=launch + _visible(terms, device) + latency,
+        seconds=launch + visible + latency,
         launch_seconds=launch,
         memory_seconds=memory,
         compute_seconds=compute,
@@ -114,15 +127,9 @@ def predict(
         l2_seconds=terms.cache,
         l1_seconds=terms.private,
         in_flight_seconds=terms.in_flight,
-        hidden_seconds=memory + compute - _visible(terms, device),
+        hidden_seconds=memory + compute - visible,
         spill_seconds=spilled,
     )
-
-
-def _visible(terms: _Terms, device: Device) -> float:
-    """Memory and compute time without what hides behind the other."""
-    memory, compute = terms.memory, terms.compute
-    return memory + compute - device.overlap * min(memory, compute)
 
 
 def lower_bound(
@@ -138,7 +145,7 @@ def lower_bound(
         return IDEAL_SECONDS_PER_BYTE * nbytes
     floor = device.launch_floor_seconds
     savings = 1.0
-    if work.library_calls:
+    if work.operators:
         floor = device.library_floor_seconds
         savings = LIBRARY_OPERATION_SAVINGS
     elif launch_mode == "graph":
@@ -151,7 +158,11 @@ def lower_bound(
     )
     peak = device.peak_operations_per_second
     compute = max(
-        (n / peak[p] for p, n in work.operations.items() if p not in _SCHEDULE_PIPES),
+        (
+            count / peak[pipe]
+            for pipe, count in work.all_operations.items()
+            if pipe not in _SCHEDULE_PIPES
+        ),
         default=0.0,
     )
     return floor + max(memory, compute / savings)
@@ -180,12 +191,17 @@ def _ideal(work: Work, evidence: Evidence) -> Estimate:
 
 
 def _launch_seconds(work: Work, device: Device, launch_mode: LaunchMode) -> float:
-    if work.library_calls:
+    if work.operators:
         each = device.library_operator_seconds
         if launch_mode == "graph":
             # A recorded library call is replayed launch by launch, like ours.
             each = min(each, device.graph_launch_seconds)
-        return device.library_launch_seconds + work.library_calls * each
+        wakes = sum(
+            one.operand_bytes + one.internal_bytes > device.library_serial_bytes
+            for one in work.operators
+        )
+        woken = wakes * device.library_wake_seconds
+        return device.library_launch_seconds + len(work.operators) * each + woken
     if launch_mode == "graph":
         return device.graph_launch_seconds
     return device.launch_seconds
@@ -203,24 +219,43 @@ def _spill(moved: Traffic, work: Work, device: Device, fit: Occupancy) -> None:
         moved.cache_bytes += nbytes
 
 
-def _library_terms(work: Work, device: Device, moved: Traffic) -> tuple[_Terms, str]:
-    """A library call fills the device: no waves, no occupancy, one efficiency."""
-    if work.internal_bytes:
-        # Written and read back, shared among the operators between the first and last.
-        each = work.internal_bytes / (2 * max(1, work.library_calls - 1))
-        held = work.internal_bytes * resident_fraction(each, device.l2_bytes)
-        moved.cache_bytes += held
-        moved.dram_bytes += work.internal_bytes - held
-    seconds, pipe = _busiest(
-        work.operations, device.peak_operations_per_second, device.pipe_overlap
-    )
-    terms = _Terms(
-        dram=moved.dram_bytes / device.dram_bytes_per_second,
-        cache=moved.cache_bytes / device.l2_bytes_per_second,
-        private=moved.private_bytes / device.l1_bytes_per_second,
-        compute=seconds / device.library_efficiency,
-    )
-    return terms, pipe
+def _library_terms(
+    work: Work, device: Device, moved: Traffic
+) -> tuple[_Terms, str, float]:
+    """A library call runs one operator after the other, each on the whole device.
+
+    No waves, no occupancy, one efficiency; and what one operator computes does not
+    hide what the next one reads.
+    """
+    total, visible, seconds_by_pipe = _Terms(), 0.0, dict[str, float]()
+    operands = sum(one.operand_bytes for one in work.operators)
+    internal = sum(one.internal_bytes for one in work.operators)
+    # Written and read back, shared among the operators between the first and last.
+    each = internal / (2 * max(1, len(work.operators) - 1))
+    kept = resident_fraction(each, device.l2_bytes)
+    moved.cache_bytes, cache = 0.0, moved.cache_bytes
+    moved.dram_bytes, dram = 0.0, moved.dram_bytes
+    efficiency = device.library_memory_efficiency
+    for one in work.operators:
+        share = one.operand_bytes / operands if operands else 1 / len(work.operators)
+        through_cache = share * cache + kept * one.internal_bytes
+        through_dram = share * dram + (1.0 - kept) * one.internal_bytes
+        moved.cache_bytes += through_cache
+        moved.dram_bytes += through_dram
+        seconds, pipe = _busiest(
+            one.operations, device.peak_operations_per_second, device.pipe_overlap
+        )
+        seconds_by_pipe[pipe] = seconds_by_pipe.get(pipe, 0.0) + seconds
+        private = share * moved.private_bytes
+        terms = _Terms(
+            dram=through_dram / device.dram_bytes_per_second,
+            cache=through_cache / (efficiency * device.l2_bytes_per_second),
+            private=private / (efficiency * device.l1_bytes_per_second),
+            compute=seconds / device.library_efficiency,
+        )
+        visible += terms.visible(device.overlap)
+        total.add(terms)
+    return total, max(seconds_by_pipe, key=lambda p: seconds_by_pipe[p]), visible
 
 
 def _kernel_terms(

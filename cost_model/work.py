@@ -55,6 +55,25 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryOperator:
+    """One of the operators that a library call runs, one after the other.
+
+    Attributes:
+        operations: its arithmetic by pipe, what it fuses included.
+        operand_bytes: distinct bytes of the call's own operands that it touches; with
+            the same of the other operators they share out the call's accesses.
+        internal_bytes: bytes of intermediate tensors of the call that it reads from
+            memory or writes to it.
+    """
+
+    operations: Mapping[Pipe, float] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    operand_bytes: int = 0
+    internal_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """Counted work of one launch.
 
@@ -70,10 +89,9 @@ class Work:
         bytes_in_flight_per_thread: bytes of independent loads that one thread has
             outstanding at once.
         spill_bytes_per_thread: local-memory bytes stored and loaded back per thread.
-        library_calls: operators that run inside a library call; 0 for a kernel of
-            ours. Library calls pay the library's launch law instead of ours.
-        internal_bytes: bytes that pass through memory inside a library call (its
-            intermediate tensors, written and read back).
+        operators: what a library call runs, in order; empty for a kernel of ours.
+            Library calls pay the library's launch law instead of ours, and count their
+            arithmetic by operator.
         compute_share: share of the arithmetic rate that the kernel's own structure
             lets it reach: padded tiles, reads of on-chip memory between products.
             Index arithmetic and conversions are counted as they are.
@@ -91,9 +109,19 @@ class Work:
     shuffles_per_thread: int = 0
     bytes_in_flight_per_thread: int = 4
     spill_bytes_per_thread: int = 0
-    library_calls: int = 0
-    internal_bytes: int = 0
+    operators: tuple[LibraryOperator, ...] = ()
     compute_share: float = 1.0
+
+    @property
+    def all_operations(self) -> Mapping[Pipe, float]:
+        """Arithmetic by pipe; of a library call that of all its operators."""
+        if not self.operators:
+            return self.operations
+        total: dict[Pipe, float] = {}
+        for operator in self.operators:
+            for pipe, count in operator.operations.items():
+                total[pipe] = total.get(pipe, 0.0) + count
+        return total
 
     @property
     def read_bytes(self) -> int:

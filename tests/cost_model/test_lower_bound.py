@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cost_model.catalog import DEVICES, find
 from cost_model.device import LaunchMode
 from cost_model.roofline import lower_bound, predict
-from cost_model.work import Access, Pipe, Work
+from cost_model.work import Access, LibraryOperator, Pipe, Work
 from tests.cost_model.builders import H100_TABLE, copy, gpu
 
 MIB = 1 << 20
@@ -33,6 +33,19 @@ def accesses(draw: st.DrawFn) -> Access:
     )
 
 
+_OPERATORS = st.lists(
+    st.builds(
+        LibraryOperator,
+        operations=st.dictionaries(
+            st.sampled_from(list(Pipe)), st.floats(0, 1e15), max_size=3
+        ),
+        operand_bytes=st.integers(0, 1 << 30),
+        internal_bytes=st.integers(0, 1 << 30),
+    ),
+    max_size=4,
+)
+
+
 @st.composite
 def works(draw: st.DrawFn) -> Work:
     """Any counted work, plausible or not."""
@@ -49,8 +62,7 @@ def works(draw: st.DrawFn) -> Work:
         shuffles_per_thread=draw(whole),
         bytes_in_flight_per_thread=draw(st.integers(1, 256)),
         spill_bytes_per_thread=draw(whole),
-        library_calls=draw(st.sampled_from([0, 0, 1, 4])),
-        internal_bytes=draw(st.integers(0, 1 << 30)),
+        operators=tuple(draw(st.one_of(st.just([]), _OPERATORS))),
     )
 
 

@@ -12,7 +12,7 @@ from cost_model.catalog import cpu, find
 from cost_model.device_file import load_device
 from cost_model.estimate import Estimate, Evidence
 from cost_model.roofline import lower_bound, predict
-from cost_model.work import Access, Pipe, Work
+from cost_model.work import Access, LibraryOperator, Pipe, Work
 from tests.cost_model.builders import H100_TABLE, copy, gpu, read, write
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_ideal_counts_distinct_bytes_and_nothing_else() -> None:
         accesses=(strided, write(50)),
         operations={Pipe.FMA32: 1e12},
         barriers_per_block=9,
-        library_calls=3,
+        operators=(LibraryOperator(),) * 3,
     )
     estimate = predict(work, find("ideal"))
     assert estimate.seconds == pytest.approx(150e-12)
@@ -110,23 +110,58 @@ def test_a_library_call_has_a_launch_law_of_its_own() -> None:
     """A call costs a fixed time and one more for each operator inside."""
     device = gpu(library_launch_seconds=20e-6, library_operator_seconds=3e-6)
     for calls in (1, 2, 5):
-        estimate = predict(replace(FULL, library_calls=calls), device)
+        work = replace(FULL, operators=(LibraryOperator(),) * calls)
+        estimate = predict(work, device)
         assert estimate.seconds == pytest.approx(20e-6 + calls * 3e-6)
-    recorded = predict(replace(FULL, library_calls=5), device, launch_mode="graph")
+    recorded = predict(work, device, launch_mode="graph")
     assert recorded.seconds == pytest.approx(20e-6 + 5 * device.graph_launch_seconds)
 
 
 def test_what_passes_through_memory_inside_a_library_is_paid() -> None:
     """Large intermediates go to main memory, small ones through the cache."""
     device = gpu()
-    work = replace(FULL, library_calls=2)
-    large = predict(replace(work, internal_bytes=1 << 30), device)
-    small = predict(replace(work, internal_bytes=1 << 20), device)
+
+    def passing_on(nbytes: int) -> Work:
+        return replace(FULL, operators=(LibraryOperator(internal_bytes=nbytes),) * 2)
+
+    large, small = (predict(passing_on(n), device) for n in (1 << 29, 1 << 19))
     assert large.memory_seconds == pytest.approx(
         (1 << 30) / device.dram_bytes_per_second
     )
     assert small.memory_seconds == pytest.approx((1 << 20) / device.l2_bytes_per_second)
     assert (large.dram_bytes, small.dram_bytes) == (1 << 30, 0)
+
+
+def test_operators_of_a_library_call_hide_nothing_of_each_other() -> None:
+    """What one computes does not overlap what the next one moves."""
+    device = gpu(overlap=1.0)
+    product = LibraryOperator(operations={Pipe.FMA32: 1e11})
+    copy = LibraryOperator(internal_bytes=1 << 30)
+    alone = [predict(replace(FULL, operators=(o,)), device) for o in (product, copy)]
+    both = predict(replace(FULL, operators=(product, copy)), device)
+    fixed = device.library_launch_seconds
+    assert both.seconds == pytest.approx(sum(e.seconds for e in alone) - fixed)
+    assert both.hidden_seconds == 0.0
+
+
+def test_an_operator_on_several_threads_wakes_them_first() -> None:
+    """Small operators run where they are; a larger one pays for sleeping threads."""
+    device = gpu(library_wake_seconds=25e-6, library_serial_bytes=1 << 16)
+    for nbytes, seconds in ((1 << 16, 0.0), (1 << 17, 25e-6)):
+        operator = LibraryOperator(internal_bytes=nbytes)
+        estimate = predict(replace(FULL, operators=(operator,)), device)
+        fixed = device.library_launch_seconds + device.library_operator_seconds
+        assert estimate.launch_seconds == pytest.approx(fixed + seconds)
+
+
+def test_a_library_moves_bytes_at_a_rate_of_its_own() -> None:
+    """In the caches its operators reach a share of the bandwidth of copies."""
+    work = replace(FULL, operators=(LibraryOperator(internal_bytes=1 << 20),))
+    full, half = (
+        predict(work, gpu(library_memory_efficiency=share)).memory_seconds
+        for share in (1.0, 0.5)
+    )
+    assert half == pytest.approx(2 * full)
 
 
 def test_large_operands_are_bound_by_main_memory() -> None:

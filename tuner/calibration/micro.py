@@ -184,7 +184,7 @@ def _balanced(device: Device) -> Iterator[Micro]:
 
 
 def _library() -> Iterator[Micro]:
-    """Calls of the library: many operators, one, and matrix products."""
+    """Calls of the library: many operators, one, large ones, and matrix products."""
     for group, count in (
         ("library_operator_seconds", 12),
         ("library_launch_seconds", 1),
@@ -194,6 +194,15 @@ def _library() -> Iterator[Micro]:
         for _ in range(count):
             value = draft.op("tanh", value)
         yield _called(group, f"{count} operators", draft.graph(value))
+    for group, elements in (
+        ("library_wake_seconds", 1 << 16),
+        ("library_memory_efficiency", 1 << 20),
+    ):
+        draft = Draft()
+        value, other = draft.input(elements), draft.input(elements)
+        for _ in range(12):
+            value = draft.op("add", value, other)
+        yield _called(group, f"12 sums of {elements}", draft.graph(value))
     for size in (256, 512, 768):
         draft = Draft()
         made = draft.op("matmul", draft.input(size, size), draft.input(size, size))

@@ -10,7 +10,7 @@ from tuner.kernel.count import work as count_work
 from tuner.kernel.lower import lower
 from tuner.kernel.render import CUDA, OPENCL, render
 from tuner.kernel.schedule import default as default_schedule
-from tuner.pricing import library_work
+from tuner.library_work import library_work
 from tuner.runtime.requests import MeasureRequest
 
 if TYPE_CHECKING:

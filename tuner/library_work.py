@@ -1,0 +1,203 @@
+"""Work of a library call: the operators that the library runs, one after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from cost_model.device import Device
+from cost_model.work import Access, LibraryOperator, Pipe, Work
+from tuner.fusion.view import homes
+from tuner.ir.expr import operations, parse
+from tuner.ir.graph import Graph, Node, region_inputs
+from tuner.ir.ops import OPS, Pattern
+from tuner.ir.types import DType
+
+_FUSED_BEHIND_CONV: Final = 2
+"""ONNX Runtime's FusedConv takes a sum and an activation (`conv_add_act_fusion.cc`)."""
+
+
+@dataclass(slots=True)
+class _Operator:
+    """What one operator of a library call computes, makes and reads.
+
+    Attributes:
+        operations: by pipe.
+        made: tensors.
+        read: tensors, seen back through views.
+    """
+
+    operations: dict[Pipe, float] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
+
+
+def library_work(small: Graph, device: Device) -> Work:
+    """Work of a library call that runs a small graph, operator by operator.
+
+    Views are free. What runs inside another operator costs no call and no traffic of
+    its own: on a GPU every epilogue (legality lets only those through that the library
+    fuses), on a CPU what ONNX Runtime fuses: up to two element-wise operators behind a
+    convolution, and a bias behind a matrix product. Every other tensor between two
+    operators passes through memory.
+    """
+    found = _operators(small, device)
+    accesses = [_whole(small, name) for name in _read(small)]
+    accesses += [_whole(small, name, is_write=True) for name in small.outputs]
+    elements = sum(small.types[name].elements for name in small.outputs)
+    threads = device.subgroup_threads * 8
+    return Work(
+        accesses=tuple(accesses),
+        blocks=max(1, math.ceil(elements / (threads * 8))),
+        block_threads=threads,
+        registers_per_thread=32,
+        bytes_in_flight_per_thread=32,
+        operators=_counted(small, found) or (LibraryOperator(),),
+    )
+
+
+def _operators(small: Graph, device: Device) -> Sequence[_Operator]:
+    nodes = [node for node in small.nodes if node.op != "reshape"]
+    home = homes(small)
+    heads = _heads(nodes, _readers(nodes, home), device)
+    found: dict[str, _Operator] = {}
+    for node in nodes:
+        operator = found.setdefault(heads[node.name], _Operator())
+        for pipe, count in _node_operations(small, node).items():
+            operator.operations[pipe] = operator.operations.get(pipe, 0.0) + count
+        operator.made.update(node.outputs)
+        operator.read.update(home[name] for name in node.inputs)
+    return tuple(found.values())
+
+
+def _counted(small: Graph, found: Sequence[_Operator]) -> tuple[LibraryOperator, ...]:
+    """Bytes of each operator: of the call's operands, and of what is passed on."""
+    home = homes(small)
+    delivered = {home[name] for name in small.outputs}
+    made = {name for one in found for name in one.made}
+    passed = {name for one in found for name in one.read - one.made} & made - delivered
+    counted = []
+    for one in found:
+        outside = one.read - made - small.constants.keys()
+        inside = ((one.read - one.made) & made) | (one.made & passed)
+        counted.append(
+            LibraryOperator(
+                operations=one.operations,
+                operand_bytes=sum(_needed_bytes(small, name) for name in outside)
+                + sum(small.types[name].bytes for name in one.made & delivered),
+                internal_bytes=sum(small.types[name].bytes for name in inside),
+            )
+        )
+    return tuple(counted)
+
+
+def _read(small: Graph) -> tuple[str, ...]:
+    names = region_inputs(small, [node.name for node in small.nodes])
+    return tuple(name for name in names if name not in small.constants)
+
+
+def _whole(small: Graph, name: str, *, is_write: bool = False) -> Access:
+    count = _needed_bytes(small, name)
+    return Access(
+        unique_bytes=count,
+        sector_bytes=count,
+        requested_bytes=count,
+        is_write=is_write,
+        tensor=name,
+    )
+
+
+def _needed_bytes(small: Graph, name: str) -> int:
+    """All of a tensor, but of a table only as much as its gathers deliver."""
+    kind = small.types[name]
+    readers = small.consumers.get(name, ())
+    if not readers or any(
+        reader.op != "gather" or reader.inputs[1] == name for reader in readers
+    ):
+        return kind.bytes
+    taken = sum(small.types[reader.outputs[0]].bytes for reader in readers)
+    return min(kind.bytes, taken)
+
+
+def _readers(
+    nodes: Sequence[Node], home: Mapping[str, str]
+) -> Mapping[str, tuple[str, ...]]:
+    """The nodes that read each tensor, under whatever shape."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        for name in dict.fromkeys(home[name] for name in node.inputs):
+            found.setdefault(name, []).append(node.name)
+    return {name: tuple(by) for name, by in found.items()}
+
+
+def _heads(
+    nodes: Sequence[Node], readers: Mapping[str, tuple[str, ...]], device: Device
+) -> Mapping[str, str]:
+    """The operator in which the library computes each node, by its first node."""
+    if device.kind == "gpu":
+        return _heads_on_gpu(nodes)
+    makers = {out: node for node in nodes for out in node.outputs}
+    chains: dict[str, tuple[Node, ...]] = {}
+    for node in nodes:
+        chains[node.name] = (node,)
+        if OPS[node.op].pattern is not Pattern.ELEMENTWISE:
+            continue
+        for name in node.inputs:
+            before = makers.get(name)  # ONNX Runtime does not look through a reshape
+            chain = chains[before.name] if before is not None else ()
+            if chain and len(readers[name]) == 1 and _joins(chain, node):
+                chains[node.name] = (*chain, node)
+                break
+    return {name: chain[0].name for name, chain in chains.items()}
+
+
+def _heads_on_gpu(nodes: Sequence[Node]) -> Mapping[str, str]:
+    """Legality lets only such epilogues through as the library runs in one call."""
+    anchors = [n.name for n in nodes if OPS[n.op].pattern is Pattern.CONTRACTION]
+    return {
+        node.name: anchors[0]
+        if anchors and OPS[node.op].pattern is Pattern.ELEMENTWISE
+        else node.name
+        for node in nodes
+    }
+
+
+def _joins(chain: tuple[Node, ...], node: Node) -> bool:
+    """Whether ONNX Runtime runs a node inside the operators of a chain."""
+    if OPS[chain[0].op].pattern is not Pattern.CONTRACTION:
+        return False
+    if chain[0].op == "conv":
+        return len(chain) <= _FUSED_BEHIND_CONV
+    return len(chain) == 1 and node.op == "add"
+
+
+def _node_operations(small: Graph, node: Node) -> Mapping[Pipe, float]:
+    out = small.types[node.outputs[0]]
+    pattern = OPS[node.op].pattern
+    if pattern is Pattern.CONTRACTION:
+        pipe = _contraction_pipe(small.types[node.inputs[0]].dtype)
+        return {pipe: float(out.elements * _inner_extent(small, node))}
+    if pattern is Pattern.WINDOW:
+        kernel = cast("tuple[int, ...]", node.attributes["kernel"])
+        return {Pipe.FMA32: float(out.elements * math.prod(kernel))}
+    if pattern is Pattern.REDUCTION:
+        return {Pipe.FMA32: float(small.types[node.inputs[0]].elements)}
+    if pattern is Pattern.ELEMENTWISE:
+        cost = operations(parse(OPS[node.op].expression))
+        return {pipe: count * out.elements for pipe, count in cost.items()}
+    return {Pipe.INTEGER: float(out.elements)}
+
+
+def _contraction_pipe(dtype: DType) -> Pipe:
+    if dtype in (DType.F16, DType.BF16):
+        return Pipe.TENSOR
+    return Pipe.FMA64 if dtype is DType.F64 else Pipe.FMA32
+
+
+def _inner_extent(small: Graph, node: Node) -> int:
+    """Multiply-adds per output element of a contraction."""
+    if node.op == "matmul":
+        return small.types[node.inputs[0]].static_shape[-1]
+    return math.prod(small.types[node.inputs[1]].static_shape[1:])
