@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from types import MappingProxyType
@@ -13,8 +13,10 @@ from cost_model.catalog import ALIASES, DEVICES, UnknownDevice, find
 from cost_model.device import Device
 from tuner.assembly import Assembler, Compile, Tuned, assemble, limits_for
 from tuner.compilation import compiler_for
-from tuner.errors import ConstraintsUnsatisfiable, UnknownTarget
+from tuner.errors import UnknownTarget
+from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import unfused
+from tuner.fusion.capped import solve_capped
 from tuner.fusion.partition import Solution, solve
 from tuner.fusion.traffic import traffic
 from tuner.ir.graph import Region
@@ -87,16 +89,42 @@ class Planner:
         return self.pricer.seconds(region, family)
 
     def solve(self, price: Price | None = None) -> Solution:
-        """The best partition under a price; by default the cost model's."""
-        return solve(
+        """The best partition under a price; by default the cost model's.
+
+        Raises:
+            ConstraintsUnsatisfiable: pins, rules or the memory cap leave none.
+        """
+        cap = self.options.memory_cap_bytes
+        if cap is None:
+            return self._solve(price or self.price)
+        end = self.clock() + self.time_limit_seconds
+        return solve_capped(
             self.model.graph,
             price or self.price,
+            self._solve,
+            cap_bytes=cap,
+            fallbacks=self._unpinned,
+            out_of_time=lambda: self.clock() > end,
+        )
+
+    def _solve(
+        self, price: Price, restrictions: Sequence[Restriction] = ()
+    ) -> Solution:
+        """The best partition, whatever memory it takes."""
+        return solve(
+            self.model.graph,
+            price,
             profile=self.options.legality,
             limits=limits_for(self.device, self.options),
-            pins=self.options.pins,
+            pins=(*self.options.pins, *restrictions),
             time_limit_seconds=self.time_limit_seconds,
             clock=self.clock,
         )
+
+    def _unpinned(self) -> tuple[Solution, ...]:
+        """The plan without fusion, where nothing must be fused."""
+        fused = any(pin.fuse for pin in self.options.pins)
+        return () if fused else (self.unfused(),)
 
     def plan(
         self,
@@ -104,15 +132,7 @@ class Planner:
         tuned: Mapping[str, Tuned] = MappingProxyType({}),
     ) -> Plan:
         """Generate code and lay out memory for a partition."""
-        plan = assemble(self.assembler, self.model.prepare, solution, tuned)
-        cap = self.options.memory_cap_bytes
-        if cap is not None and plan.memory.peak_bytes > cap:
-            raise ConstraintsUnsatisfiable(
-                "memory_cap_bytes",
-                f"the plan needs {plan.memory.peak_bytes} bytes, the cap is {cap}",
-                hint="raise the cap, or split the model",
-            )
-        return plan
+        return assemble(self.assembler, self.model.prepare, solution, tuned)
 
     def unfused(self) -> Solution:
         """Every operator in a kernel of its own, as a solution like any other."""

@@ -126,7 +126,7 @@ class _Groups:
         a, b = first.candidate, second.candidate
         mask, outputs = a.mask | b.mask, a.outputs | b.outputs
         family = self.rules.judge(mask, outputs)
-        if isinstance(family, Refusal) or not self.pins.allow(mask):
+        if isinstance(family, Refusal) or not self.pins.allow(mask, outputs):
             return None
         needs = self.rules.view.needs(mask)
         return Candidate(mask=mask, outputs=outputs, needs=needs, family=family)

@@ -40,6 +40,18 @@ def plan_memory(graph: Graph, regions: Sequence[Region]) -> MemoryPlan:
     )
 
 
+def resident_bytes(graph: Graph) -> int:
+    """Bytes that live all the time: what the graph is given, holds and delivers."""
+    delivered = {home_of(graph, name) for name in graph.outputs}
+    fixed = {*graph.inputs, *graph.weights, *graph.constants, *delivered}
+    return sum(graph.types[name].bytes for name in fixed)
+
+
+def needed_bytes(graph: Graph, memory: MemoryPlan) -> int:
+    """Device memory that a plan takes: what lives all the time, and its arena."""
+    return resident_bytes(graph) + memory.arena_bytes
+
+
 def _spans(graph: Graph, regions: Sequence[Region]) -> dict[str, tuple[int, int]]:
     """First and last kernel of every tensor that is written and not delivered."""
     delivered = {home_of(graph, name) for name in graph.outputs}
@@ -81,9 +93,6 @@ def _aligned(size: int) -> int:
 
 def _peak(graph: Graph, spans: dict[str, tuple[int, int]], steps: int) -> int:
     """Most bytes alive at once, with everything given and delivered."""
-    own = {home_of(graph, name) for name in graph.outputs}
-    fixed = {*graph.inputs, *graph.weights, *graph.constants, *own}
-    always = sum(graph.types[name].bytes for name in fixed)
     change = [0] * (steps + 1)
     for name, (first, last) in spans.items():
         change[first] += graph.types[name].bytes
@@ -92,4 +101,4 @@ def _peak(graph: Graph, spans: dict[str, tuple[int, int]], steps: int) -> int:
     for step in change:
         alive += step
         most = max(most, alive)
-    return always + most
+    return resident_bytes(graph) + most

@@ -9,6 +9,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Final
 
+from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import unfused_groups
 from tuner.fusion.candidates import Candidate, Space
 from tuner.fusion.columns import Columns, Price
@@ -55,7 +56,7 @@ def solve(
     *,
     profile: Profile = "full",
     limits: Limits | None = None,
-    pins: Sequence[Pin] = (),
+    pins: Sequence[Pin | Restriction] = (),
     time_limit_seconds: float = 20.0,
     clock: Clock = perf_counter,
 ) -> Solution:
@@ -66,7 +67,8 @@ def solve(
         price: seconds of one kernel; infinite if no kernel can run the region.
         profile: which legality.
         limits: resource walls.
-        pins: pairs of nodes that must or must never share a kernel.
+        pins: pairs of nodes that must or must never share a kernel, and what else
+            forbids kernels.
         time_limit_seconds: when to stop with the best so far.
         clock: a monotonic clock, in seconds.
 
@@ -88,7 +90,11 @@ def solve(
     search = _Search(
         space=Space(rules, out_of_time=lambda: clock() > enumeration_end),
         columns=columns,
-        pins=Pins(rules, pins),
+        pins=Pins(
+            rules,
+            [pin for pin in pins if isinstance(pin, Pin)],
+            [wish.on(rules.view) for wish in pins if not isinstance(wish, Pin)],
+        ),
         starts=tuple(starts.values()),
         remaining_seconds=lambda: started + time_limit_seconds - clock(),
     )
@@ -117,7 +123,7 @@ def _or_whole(
     view = rules.view
     mask, outputs = view.everything, view.delivered
     family = rules.judge(mask, outputs) if mask else Family.POINTWISE
-    if family is not Family.LIBRARY or not pins.allow(mask):
+    if family is not Family.LIBRARY or not pins.allow(mask, outputs):
         return chosen
     whole = columns.price(Candidate(mask=mask, outputs=outputs, needs=0, family=family))
     apart = math.fsum(kernel.seconds for kernel in chosen)
@@ -168,11 +174,13 @@ class _Search:
 
     def _solve(self, zone: Zone) -> tuple[list[Priced], float]:
         nodes = self.space.units.nodes(zone.units)
-        known = self.known.get(zone.form)
-        if known is None or self.pins.touch(nodes):
+        touched = self.pins.touch(nodes)
+        known = None if touched else self.known.get(zone.form)
+        if known is None:
             piece = self._piece([zone])
             known = (zone, piece, self.solver.solve(piece))
-            self.known[zone.form] = known
+            if not touched:  # what a pin brings about is no answer for equal zones
+                self.known[zone.form] = known
         source, piece, answer = known
         self.seen += len(piece.columns)
         chosen = [piece.columns[k] for k in answer.chosen]

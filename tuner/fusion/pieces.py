@@ -129,10 +129,12 @@ class PieceSolver:
             ConstraintsUnsatisfiable: no choice keeps the pins.
         """
         allowed = [
-            k for k, c in enumerate(piece.columns) if self.pins.allow(c.candidate.mask)
+            k
+            for k, c in enumerate(piece.columns)
+            if self.pins.allow(c.candidate.mask, c.candidate.outputs)
         ]
-        if not self.pins.touch(piece.inside):
-            allowed = self._undominated(piece.columns)
+        if not self.pins.demand(piece.inside):
+            allowed = self._undominated(piece.columns, allowed)
         problem = _Problem(self.view, [piece.columns[k] for k in allowed], piece.inside)
         answer = self._solve(problem)
         return Answer(
@@ -140,8 +142,10 @@ class PieceSolver:
             bound_seconds=answer.bound_seconds if piece.complete else 0.0,
         )
 
-    def _undominated(self, columns: Sequence[Priced]) -> list[int]:
-        """Columns without those that another can always stand in for.
+    def _undominated(
+        self, columns: Sequence[Priced], among: Sequence[int]
+    ) -> list[int]:
+        """Allowed columns without those that another can always stand in for.
 
         Kernel D can stand in for kernel C when D writes all that C writes, reads no
         tensor of another kernel that C does not read, and costs no more: in any
@@ -150,7 +154,7 @@ class PieceSolver:
         it is needed for what is written. Known partitions keep their columns.
         """
         order = sorted(
-            range(len(columns)),
+            among,
             key=lambda k: (columns[k].seconds, columns[k].candidate.mask.bit_count()),
         )
         writers: dict[int, list[Candidate]] = {}

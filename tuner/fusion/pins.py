@@ -1,23 +1,26 @@
-"""Pairs of nodes that a user wants in one kernel, or never in one."""
+"""What a user wants of a partition: pairs of nodes, and kernels that are banned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tuner.errors import ConstraintsUnsatisfiable
+from tuner.fusion.bans import Ban
 from tuner.fusion.legality import Refusal, Rules
 from tuner.plan import Pin
 
 
 class Pins:
-    """The user's pins as masks.
+    """The user's pins and bans as masks.
 
     Attributes:
         together: node masks of pairs that must share a kernel.
         apart: node masks of pairs that must not.
     """
 
-    def __init__(self, rules: Rules, pins: Sequence[Pin]) -> None:
+    def __init__(
+        self, rules: Rules, pins: Sequence[Pin], bans: Sequence[Ban] = ()
+    ) -> None:
         """Check the pins.
 
         Raises:
@@ -26,6 +29,7 @@ class Pins:
         """
         self._rules = rules
         self._pins = tuple(pins)
+        self._bans = tuple(bans)
         masks = [(pin, self._mask(rules, pin)) for pin in pins]
         self.together = tuple(mask for pin, mask in masks if pin.fuse)
         self.apart = tuple(mask for pin, mask in masks if not pin.fuse)
@@ -45,13 +49,21 @@ class Pins:
             )
         return view.node_mask(pin.nodes)
 
-    def allow(self, mask: int) -> bool:
-        """Whether a kernel of these nodes keeps nodes apart that must be apart."""
-        return not any(mask & pair == pair for pair in self.apart)
+    def allow(self, mask: int, outputs: int) -> bool:
+        """Whether a kernel is not banned and keeps apart what must be apart."""
+        if any(mask & pair == pair for pair in self.apart):
+            return False
+        return all(ban.allows(mask, outputs) for ban in self._bans)
 
     def touch(self, mask: int) -> bool:
-        """Whether some pin speaks about these nodes."""
-        return any(mask & pair for pair in (*self.together, *self.apart))
+        """Whether some pin or ban speaks about these nodes."""
+        if any(mask & pair for pair in (*self.together, *self.apart)):
+            return True
+        return any(ban.touches(mask) for ban in self._bans)
+
+    def demand(self, mask: int) -> bool:
+        """Whether some of these nodes must share a kernel."""
+        return any(mask & pair for pair in self.together)
 
     def demands(self, masks: Sequence[int], inside: int) -> list[list[int]]:
         """For each pair that must share a kernel, which kernels hold both."""

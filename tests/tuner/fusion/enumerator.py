@@ -14,24 +14,36 @@ from itertools import combinations
 import numpy as np
 
 from tuner.fusion.legality import Profile, Refusal, check
+from tuner.fusion.traffic import home_of
 from tuner.ir.graph import Graph, Node, Region
 
 Price = Callable[[Region], float]
 
 
-def least_cost(graph: Graph, price: Price, profile: Profile) -> float:
-    """Cost of the cheapest plan."""
+def legal_kernels(
+    graph: Graph, price: Price, profile: Profile
+) -> tuple[list[str], list[tuple[int, int, float]]]:
+    """Tensors that kernels write, and of each legal kernel its reads, writes, cost.
+
+    Reads and writes are masks of the tensors; views are their source.
+    """
     home = {name: name for name in graph.types}
     for node in graph.nodes:
         if node.op == "reshape":
             home[node.outputs[0]] = home[node.inputs[0]]
     computing = [node for node in graph.nodes if node.op != "reshape"]
     bit = {n.outputs[0]: 1 << k for k, n in enumerate(computing)}
-    goal = sum({bit[home[o]] for o in graph.outputs if home[o] in bit})
-    kernels = list(_kernels(graph, computing, home, bit, price, profile))
+    return list(bit), list(_kernels(graph, computing, home, bit, price, profile))
+
+
+def least_cost(graph: Graph, price: Price, profile: Profile) -> float:
+    """Cost of the cheapest plan."""
+    names, kernels = legal_kernels(graph, price, profile)
+    delivered = {home_of(graph, name) for name in graph.outputs}
+    goal = sum(1 << k for k, name in enumerate(names) if name in delivered)
     needs, makes = (np.array([k[p] for k in kernels], dtype=np.int64) for p in (0, 1))
     costs = np.array([k[2] for k in kernels])
-    best = np.full(1 << len(computing), np.inf)
+    best = np.full(1 << len(names), np.inf)
     best[0] = 0.0
     for state in range(len(best)):
         if np.isfinite(best[state]):
