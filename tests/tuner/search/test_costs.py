@@ -27,14 +27,14 @@ def _timed(seconds: float, *, contended: bool = False) -> Measurement:
 
 @pytest.fixture
 def tuning(model: Model) -> TuningSession:
-    """A session that has solved once."""
+    """A session that has measured nothing."""
     return session_of(model)
 
 
 @pytest.fixture
 def first(tuning: TuningSession) -> Round:
-    """Its first partition."""
-    return tuning._use(tuning._untuned())
+    """A partition of several kernels."""
+    return tuning._use(tuning.planner.unfused())
 
 
 def _costs(tuning: TuningSession) -> Costs:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tuner.search.conftest import results_by_key, run_to_end, session_of
+from tests.tuner.search.conftest import Log, results_by_key, run_to_end, session_of
 from tuner.errors import InvalidModel
 from tuner.model import Model
 from tuner.plan import Measurement, Schedule
@@ -21,6 +21,7 @@ from tuner.search.exchange import (
     to_kernel_tuner,
     to_t4,
 )
+from tuner.search.session import TuningSession
 
 NOW = "2026-01-01T00:00:00+00:00"
 FAST = Measurement(
@@ -119,11 +120,10 @@ def test_damaged_files_are_refused(stored: dict[str, Any]) -> None:
 
 
 def test_what_a_run_measured_can_be_exported_and_hints(
-    model: Model, runner: NullRunner
+    model: Model, runner: NullRunner, finished: tuple[TuningSession, Log]
 ) -> None:
     """A session's results, out and in again, suggest schedules and answer nothing."""
-    first = session_of(model)
-    log = run_to_end(first, runner)
+    _, log = finished
     found = runs_of(results_by_key(log).values(), "null")
     assert {runs.kernel for runs in found} == {k for k, _ in _runs_of_log(log)}
     known = {}
