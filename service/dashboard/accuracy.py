@@ -72,6 +72,26 @@ def quality(trials: Sequence[Json]) -> tuple[Quality, ...]:
     )
 
 
+_SIZES: Final = (
+    (1e-5, "below 10 µs"),
+    (1e-4, "10 to 100 µs"),
+    (1e-3, "0.1 to 1 ms"),
+    (math.inf, "above 1 ms"),
+)
+
+
+def by_size(trials: Sequence[Json]) -> tuple[Quality, ...]:
+    """Of trials of about equal length, the shortest first: launches, then memory."""
+    pairs = defaultdict(list)
+    for trial in trials:
+        if trial["seconds"] and trial["predicted_seconds"]:
+            label = next(name for top, name in _SIZES if trial["seconds"] < top)
+            pairs[label].append((trial["predicted_seconds"], trial["seconds"]))
+    return tuple(
+        _quality(name, pairs[name]) for _, name in _SIZES if len(pairs[name]) >= FEWEST
+    )
+
+
 def _quality(group: str, pairs: Sequence[tuple[float, float]]) -> Quality:
     predicted, measured = np.array(pairs).T
     logs = np.log(measured / predicted)

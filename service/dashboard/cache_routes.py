@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import Query, Response
@@ -79,7 +80,7 @@ async def device_page(api: ApiDep, device_id: str) -> Response:
         api.get(f"/v1/devices/{device_id}"), api.get("/v1/jobs", limit=100)
     )
     ours = [job for job in jobs["jobs"] if job["target"] == device["id"]]
-    trials = await _recent_trials(api, ours[:ACCURACY_JOBS])
+    trials = await recent_trials(api, [job["id"] for job in ours[:ACCURACY_JOBS]])
     numbers = dict(device["numbers"])
     sources = numbers.pop("sources", {}) or {}
     return pages.page(
@@ -92,9 +93,10 @@ async def device_page(api: ApiDep, device_id: str) -> Response:
     )
 
 
-async def _recent_trials(api: Api, jobs: list[Json]) -> list[Json]:
+async def recent_trials(api: Api, jobs: Sequence[str]) -> list[Json]:
+    """Trials of these jobs, an even sample of each."""
     pages_ = await asyncio.gather(
-        *(api.find(f"/v1/jobs/{job['id']}/trials", sample=500) for job in jobs)
+        *(api.find(f"/v1/jobs/{job}/trials", sample=500) for job in jobs)
     )
     return [dict(trial) for page in pages_ if page for trial in page["trials"]]
 

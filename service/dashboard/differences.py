@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service.dashboard.formats import count, duration, percent, size
-from service.dashboard.kernels import KernelRow, Names, user_names
+from service.dashboard.kernels import KernelRow, Names, baseline_rows, user_names
 from service.dashboard.tensors import tensor_bytes
 
 Json = Mapping[str, Any]
@@ -152,3 +152,60 @@ def _saved(
         separate=len(real),
         kept_bytes=sum(tensor_bytes(types.get(tensor)) for tensor in kept),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A way to cut the graph that was found or compared with.
+
+    Attributes:
+        slower: its time / that of the plan that is given out.
+        revision: number among the key's plans; None for another strategy's.
+        compared: of what evidence the time is.
+    """
+
+    label: str
+    seconds: float
+    slower: float | None
+    kernels: int
+    compared: str
+    revision: int | None
+    is_served: bool
+
+
+MAX_PARTITIONS: Final = 12
+
+
+def best_partitions(plan: Json, origin: Json | None) -> tuple[Partition, ...]:
+    """The best ways to cut the graph that are known, the fastest first.
+
+    Times are of the cost model with what was measured put in, so that plans of every
+    evidence and the strategies that they are compared with stand on one scale.
+    """
+    objective = plan["objective_seconds"]
+    served = set(((origin or {}).get("served") or {}).values())
+    found = [
+        Partition(
+            label=f"revision {one['revision']}",
+            seconds=one["objective_seconds"],
+            slower=one["objective_seconds"] / objective if objective else None,
+            kernels=one["kernels"],
+            compared=one["evidence"],
+            revision=one["revision"],
+            is_served=one["digest"] in served,
+        )
+        for one in (origin or {}).get("revisions", ())
+    ]
+    found += [
+        Partition(
+            label=row.label,
+            seconds=row.objective_seconds,
+            slower=row.slower,
+            kernels=row.kernels,
+            compared="predicted",
+            revision=None,
+            is_served=False,
+        )
+        for row in baseline_rows(plan)
+    ]
+    return tuple(sorted(found, key=lambda one: one.seconds))[:MAX_PARTITIONS]

@@ -237,3 +237,36 @@ def quality_figures(groups: Sequence[Quality]) -> tuple[Figure, ...]:
         Figure(label="Within 1.5\N{MULTIPLICATION SIGN}", value=percent(whole.within)),
         Figure(label="Trials", value=count(whole.trials)),
     )
+
+
+def timeline_figures(told: Json) -> tuple[Figure, ...]:
+    """How a device spent its time."""
+    jobs = told["jobs"]
+    trials = sum(job["trials"] for job in jobs)
+    contended = sum(job["contended"] for job in jobs)
+    waits = [gap for gap in told["gaps"] if gap["reason"] == "waiting"]
+    waited = sum(gap["end"] - gap["begin"] for gap in waits)
+    return (
+        Figure(
+            label="Busy",
+            value=percent(told["busy_share"]),
+            note=f"of {clock(told['seconds'])}",
+        ),
+        Figure(label="Jobs", value=count(len(jobs))),
+        Figure(label="Trials", value=count(trials)),
+        Figure(
+            label="Disturbed",
+            value=count(contended),
+            note=f"{percent(contended / trials)} of trials" if trials else "",
+        ),
+        Figure(
+            label="Killed",
+            value=count(sum(job["killed"] for job in jobs)),
+            note="the process was ended",
+        ),
+        Figure(
+            label="Waited for a worker",
+            value=clock(waited),
+            note=f"in {count(len(waits))} gap{'' if len(waits) == 1 else 's'}",
+        ),
+    )

@@ -9,7 +9,9 @@ alone shows its nodes: what passes between those is never written to memory.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from service.dashboard.formats import duration, size
@@ -24,6 +26,8 @@ MAX_BOXES: Final = 300
 
 DEFAULT_BOXES: Final = 60
 """What a person can take in before expanding anything."""
+
+Prices = Mapping[tuple[str, str], float | None]
 
 MAX_CUTS: Final = 6
 """Tensors told for one edge, the largest first."""
@@ -64,7 +68,12 @@ class Arrow:
 
 
 def partition_view(
-    plan: Json, names: Names, *, limit: int = DEFAULT_BOXES, expand: str = ""
+    plan: Json,
+    names: Names,
+    *,
+    limit: int = DEFAULT_BOXES,
+    expand: str = "",
+    prices: Prices = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Boxes and edges, JSON-ready.
 
@@ -74,6 +83,8 @@ def partition_view(
         limit: most boxes; never more than `MAX_BOXES`.
         expand: id of a box to open; its kernels are drawn one by one where the limit
             allows it, and the rest of the plan is drawn coarser.
+        prices: seconds that one kernel in the place of two would save at most, by the
+            names of the two.
     """
     rows = kernel_rows(plan, names)
     arrows = _arrows(plan, names)
@@ -84,7 +95,7 @@ def partition_view(
     return {
         "kernels": len(rows),
         "boxes": [_box(run, _of(rows, run), whole) for run in runs],
-        "edges": _edges(plan, runs, arrows),
+        "edges": _edges(plan, runs, arrows, prices),
         **inside,
     }
 
@@ -236,8 +247,13 @@ def _told(row: KernelRow) -> str:
     return row.summary + (f" +{row.more}" if row.more else "")
 
 
+def _saves(seconds: float | None) -> str:
+    """What stands on an edge: one kernel would save at most this."""
+    return "" if seconds is None else f"\N{LESS-THAN OR EQUAL TO} {duration(seconds)}"
+
+
 def _edges(
-    plan: Json, runs: Sequence[Run], arrows: Iterable[Arrow]
+    plan: Json, runs: Sequence[Run], arrows: Iterable[Arrow], prices: Prices
 ) -> list[dict[str, Any]]:
     """One edge for each pair of boxes, with what passes along it through memory."""
     owner = {i: run.id for run in runs for i in range(run.first, run.last + 1)}
@@ -247,10 +263,19 @@ def _edges(
         pair = (owner[arrow.producer], owner[arrow.reader])
         if pair[0] != pair[1]:
             bundles[pair].setdefault(arrow.tensor, arrow)
+
+    def price(tensors: Iterable[Arrow]) -> float | None:
+        """Of the dearest cut among those that one edge stands for."""
+        pairs = {(kernels[one.producer], kernels[one.reader]) for one in tensors}
+        known = [found for pair in pairs if (found := prices.get(pair)) is not None]
+        return max(known, default=None)
+
     return [
         {
             "source": source,
             "target": target,
+            "price": price(tensors.values()),
+            "saves": _saves(price(tensors.values())),
             "label": size(sum(arrow.bytes for arrow in tensors.values())),
             "bytes": sum(arrow.bytes for arrow in tensors.values()),
             "tensors": len(tensors),

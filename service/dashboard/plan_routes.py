@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from service.dashboard.differences import (
     MAX_LINES,
     against_no_fusion,
+    best_partitions,
     pairings,
     total,
     totals,
@@ -104,10 +105,19 @@ async def plan_page(
 ) -> Response:
     """The best stored plan of a key, in canonical ids."""
     plan = await find_plan(api, key)
-    origin = await api.find(f"/v1/plans/{key}/revisions")
+    origin, pin = await asyncio.gather(
+        api.find(f"/v1/plans/{key}/revisions"), api.find(f"/v1/plans/{key}/pin")
+    )
     values = plan_values(plan, {}, order, start)
     return pages.page(
-        "plan.html", section="cache", key=key, job_id="", origin=origin, **values
+        "plan.html",
+        section="cache",
+        key=key,
+        job_id="",
+        origin=origin,
+        pin=pin,
+        best=best_partitions(plan, origin),
+        **values,
     )
 
 
@@ -120,8 +130,15 @@ async def plan_partition(
     job: JobId = "",
 ) -> Response:
     """Boxes and arrows of a plan; with a job, in the names of its submitter."""
-    plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
-    return _json(partition_view(plan, names, limit=limit, expand=expand))
+    plan, names, priced = await asyncio.gather(
+        find_plan(api, key), find_names(api, job), api.find(f"/v1/plans/{key}/cuts")
+    )
+    prices = {
+        (cut["a"], cut["b"]): -cut["extra_seconds"]
+        for cut in (priced or {}).get("cuts", ())
+        if cut["extra_seconds"] is not None
+    }
+    return _json(partition_view(plan, names, limit=limit, expand=expand, prices=prices))
 
 
 @router.get("/plans/{key}/roofline")
@@ -258,8 +275,10 @@ async def diff_page(
     key: str,
     other: Annotated[str, Query(max_length=100)] = "",
     job: JobId = "",
+    before: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    after: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> Response:
-    """A plan beside another one; without one, beside no fusion."""
+    """A plan beside another one or its own past; without either, beside no fusion."""
     plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
     wanted = other.strip().lower()
     origin = await api.find(f"/v1/plans/{key}/revisions")
@@ -273,19 +292,42 @@ async def diff_page(
         "other": wanted,
         "alike": [p for p in (alike or {}).get("plans", ()) if p["key"] != key],
     }
-    if wanted:
-        await find_plan(api, wanted)
-        found = await api.get(f"/v1/plans/{wanted}/diff/{key}")
-        lines = pairings(found["kernels"], names)
+    values["revisions"] = (origin or {}).get("revisions", ())
+    if before and after:
+        path = f"/v1/plans/{key}/revisions/{before}/diff/{after}"
+        found = await api.get(path)
         return pages.page(
             "diff.html",
             **values,
-            found=found,
-            totals=totals(found["totals"]),
-            lines=lines[:MAX_LINES],
-            line_count=len(lines),
+            **_sides(found, names),
+            source=path,
+            ends=(
+                ("before", f"revision {before}", ""),
+                ("after", f"revision {after}", key),
+            ),
+        )
+    if wanted:
+        await find_plan(api, wanted)
+        path = f"/v1/plans/{wanted}/diff/{key}"
+        found = await api.get(path)
+        return pages.page(
+            "diff.html",
+            **values,
+            **_sides(found, names),
+            source=path,
+            ends=(("before", wanted[:12], wanted), ("after", key[:12], key)),
         )
     return pages.page("baseline.html", **values, **_baseline(plan, names))
+
+
+def _sides(found: Json, names: Names) -> dict[str, Any]:
+    lines = pairings(found["kernels"], names)
+    return {
+        "found": found,
+        "totals": totals(found["totals"]),
+        "lines": lines[:MAX_LINES],
+        "line_count": len(lines),
+    }
 
 
 def _baseline(plan: Json, names: Names) -> dict[str, Any]:

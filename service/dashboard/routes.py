@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
 
-from service.dashboard import cache_routes, plan_routes, trial_routes
+from service.dashboard import cache_routes, fleet_routes, plan_routes, trial_routes
 from service.dashboard.assets import CACHE_CONTROL
 from service.dashboard.figures import (
     cache_figures,
@@ -32,7 +32,7 @@ RECENT: Final = 8
 PAGE_JOBS: Final = 50
 
 router = new_router()
-for part in (plan_routes, trial_routes, cache_routes):
+for part in (plan_routes, trial_routes, cache_routes, fleet_routes):
     router.include_router(part.router)
 
 

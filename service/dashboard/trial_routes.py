@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from fastapi import Query, Response
 
-from service.dashboard.accuracy import importance, quality
+from service.dashboard.accuracy import by_size, importance, quality
 from service.dashboard.figures import quality_figures, trial_figures
 from service.dashboard.jobs import job_line
 from service.dashboard.kernels import Json
@@ -143,6 +143,7 @@ async def analysis_page(
         colour=colour,
         colours=COLOURS,
         quality=measured,
+        sizes=by_size(trials),
         figures=quality_figures(measured),
         knobs=importance(of_kernel),
         kernel=kernel,

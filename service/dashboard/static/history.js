@@ -3,7 +3,8 @@
 {
   const { colour, number, unitOf, duration, text, tooltip, axis, chart, load, say } = fuseplan;
   const place = document.getElementById("history");
-  const switches = document.querySelector(".switch");
+  const switches = document.querySelector(".switch.across");
+  const shows = document.querySelector(".switch.show");
 
   let points = []; // [trial, seconds since submission, best, gap, low share, high share]
   let marks = [];
@@ -11,6 +12,7 @@
   if (place.dataset.unfused) levels["without fusion, predicted"] = Number(place.dataset.unfused);
   if (place.dataset.bound) levels["bound"] = Number(place.dataset.bound);
   let drawn = null;
+  let shown = new URLSearchParams(location.search).get("show") === "gap" ? "gap" : "time";
   let across = new URLSearchParams(location.search).get("across") === "time" ? "time" : "trial";
 
   const at = (point) => (across === "time" ? point[1] : point[0]);
@@ -35,7 +37,24 @@
     return low.length ? [line(low, false), line(high, true)] : [];
   };
 
+  // How far the plan may still be from the best one: a certificate, never an estimate.
+  const gapOptions = () => {
+    const known = points.filter((point) => typeof point[3] === "number");
+    return {
+      animation: false, textStyle: text(),
+      grid: { left: 56, right: 24, top: 32, bottom: 44 },
+      tooltip: { ...tooltip(), trigger: "axis", formatter: ([item]) => (item ? `trial ${known[item.dataIndex][0]} after ${number(known[item.dataIndex][1])} s: gap ${number(item.value[1])} %` : "") },
+      xAxis: axis(across === "time" ? "seconds since submission" : "trials", { type: "value", min: 0, max: "dataMax", nameGap: 26, splitLine: { show: false }, axisLabel: { ...text(), formatter: (v) => number(v), hideOverlap: true } }),
+      yAxis: { type: "value", name: "gap, %", min: 0, nameTextStyle: { ...text(), align: "right" }, axisLabel: { ...text(), formatter: number }, splitLine: { lineStyle: { color: colour("line") } } },
+      series: [{
+        type: "line", name: "gap", step: "end", showSymbol: known.length === 1, data: known.map((point) => [at(point), point[3] * 100]),
+        lineStyle: { width: 2, color: colour("good") }, itemStyle: { color: colour("good") }, areaStyle: { color: colour("good"), opacity: 0.08 },
+      }],
+    };
+  };
+
   const options = () => {
+    if (shown === "gap") return gapOptions();
     const largest = Math.max(...points.map((p) => p[2]));
     const least = Math.min(...points.map((p) => p[2]));
     const [scale, unit] = unitOf(largest);
@@ -91,6 +110,7 @@
     else {
       drawn = chart("history", options);
       switches.hidden = false;
+      shows.hidden = false;
     }
     const last = points[points.length - 1];
     place.dataset.points = String(points.length);
@@ -105,6 +125,8 @@
   const press = () => {
     for (const button of switches.querySelectorAll("button"))
       button.setAttribute("aria-pressed", String(button.dataset.axis === across));
+    for (const button of shows.querySelectorAll("button"))
+      button.setAttribute("aria-pressed", String(button.dataset.show === shown));
   };
   press();
   switches.addEventListener("click", (event) => {
@@ -114,6 +136,18 @@
     const query = new URLSearchParams(location.search);
     if (across === "time") query.set("across", "time");
     else query.delete("across");
+    history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+    press();
+    drawSoon();
+  });
+
+  shows.addEventListener("click", (event) => {
+    const chosen = event.target.dataset.show;
+    if (!chosen) return;
+    shown = chosen;
+    const query = new URLSearchParams(location.search);
+    if (shown === "gap") query.set("show", "gap");
+    else query.delete("show");
     history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
     press();
     drawSoon();

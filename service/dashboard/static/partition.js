@@ -43,11 +43,12 @@
   const address = () => page("partition", new URLSearchParams(opened ? { expand: opened } : {}));
 
   // What is looked at stands in the address, so that a link shows the same.
-  const keep = (name, value) => {
+  const keep = (name, value, other) => {
     const query = new URLSearchParams(location.search);
     if (value) query.set(name, value);
     else query.delete(name);
     if (name === "expand") query.delete("edge");
+    if (name === "expand" || other) query.delete(other ?? "box");
     history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}${location.hash}`);
   };
 
@@ -85,7 +86,7 @@
       style: {
         width: 1.2, "line-color": colour("line-strong"), "target-arrow-color": colour("line-strong"),
         "target-arrow-shape": "triangle", "arrow-scale": 0.8, "curve-style": "bezier",
-        label: "data(label)", "font-size": 9, color: colour("soft"),
+        label: (e) => (e.data("saves") ? `${e.data("label")}\n${e.data("saves")}` : e.data("label") ?? ""), "text-wrap": "wrap", "font-size": 9, color: colour("soft"),
         "text-background-color": colour("raised"), "text-background-opacity": 1, "text-background-padding": 2,
         "min-zoomed-font-size": 7,
       },
@@ -118,7 +119,7 @@
       for (const edge of cuts) {
         const isIn = edge.target().id() === node.id() || edge.target().data("parent") === node.id();
         const item = element("li");
-        item.append(press(`${isIn ? `from ${edge.data("from")}` : `to ${edge.data("to")}`}, ${edge.data("label")}: why not fused?`, () => chooseEdge(edge), "quiet"));
+        item.append(press(`${isIn ? `from ${edge.data("from")}` : `to ${edge.data("to")}`}, ${edge.data("label")}${edge.data("saves") ? `, ${edge.data("saves")}` : ""}: why not fused?`, () => chooseEdge(edge), "quiet"));
         list.append(item);
       }
       detail.append(element("h4", "Cuts around it"), list);
@@ -136,7 +137,7 @@
     node.select();
     node.connectedEdges().addClass("near");
     describe(node);
-    keep("edge", "");
+    keep("box", node.id(), "edge");
   };
 
   // The explanation is a fragment of our own page: the server escaped everything in it.
@@ -175,7 +176,7 @@
     detail.append(part);
     if (first.a && first.b) why(part, first);
     else part.replaceChildren(element("p", "The ends of this tensor are not in the plan.", "muted"));
-    keep("edge", `${first.a}~${first.b}`);
+    keep("edge", `${first.a}~${first.b}`, "box");
   };
 
   const open = (id) => {
@@ -185,10 +186,42 @@
     load();
   };
 
+  // The same boxes and arrows as lines of text; the library itself only makes pixels.
+  const svg = () => {
+    const room = 16;
+    const area = graph.elements().boundingBox();
+    const escape = (text) => String(text ?? "").replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+    const lines = (x, y, told, size, tint) => told.filter(Boolean).map((line, i) =>
+      `<text x="${x}" y="${y + (i - (told.length - 1) / 2) * size * 1.35}" font-size="${size}" fill="${tint}" text-anchor="middle" dominant-baseline="central">${escape(line)}</text>`).join("");
+    const box = (node) => {
+      const at = node.boundingBox({ includeLabels: false, includeOverlays: false });
+      const data = node.data();
+      const shape = `<rect x="${at.x1}" y="${at.y1}" width="${at.w}" height="${at.h}" rx="5" fill="${colour(node.isParent() ? "tint" : "raised")}" stroke="${colour(data.family) || colour("library")}" stroke-width="1.5"/>`;
+      const told = data.inner ? [data.label] : [`${data.label}   ${data.time}`, node.isParent() ? "" : data.short];
+      return shape + lines((at.x1 + at.x2) / 2, node.isParent() ? at.y1 + 8 : (at.y1 + at.y2) / 2, told, data.inner ? 10 : 11, colour("ink"));
+    };
+    const arrow = (edge) => {
+      const [a, b, middle] = [edge.sourceEndpoint(), edge.targetEndpoint(), edge.midpoint()];
+      const control = (edge.controlPoints() ?? [])[0] ?? middle;
+      const tint = colour(edge.data("kept") ? "good" : "faint");
+      const path = `<path d="M${a.x} ${a.y} Q${control.x} ${control.y} ${b.x} ${b.y}" fill="none" stroke="${tint}" stroke-width="1.3" marker-end="url(#${edge.data("kept") ? "kept" : "cut"})"${edge.data("cut") ? ' stroke-dasharray="6 3"' : ""}/>`;
+      return path + lines(middle.x, middle.y, edge.data("cut") ? [edge.data("label"), edge.data("saves")] : [], 9, colour("soft"));
+    };
+    const marker = (id, tint) => `<marker id="${id}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="${tint}"/></marker>`;
+    const parents = graph.nodes(":parent"), others = graph.nodes(":childless");
+    return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${area.x1 - room} ${area.y1 - room} ${area.w + 2 * room} ${area.h + 2 * room}" width="${Math.ceil(area.w + 2 * room)}" height="${Math.ceil(area.h + 2 * room)}" font-family="system-ui, sans-serif">`
+      + `<defs>${marker("cut", colour("faint"))}${marker("kept", colour("good"))}</defs><rect x="${area.x1 - room}" y="${area.y1 - room}" width="100%" height="100%" fill="${colour("raised")}"/>`
+      + parents.map(box).join("") + graph.edges().map(arrow).join("") + others.map(box).join("") + "</svg>";
+  };
+
   const picture = (kind) => {
     const name = `partition-${place.dataset.source.split("/")[2].slice(0, 12)}`;
     if (kind === "json") {
       fuseplan.save(new Blob([JSON.stringify(view, null, 1)], { type: "application/json" }), `${name}.json`);
+      return;
+    }
+    if (kind === "svg") {
+      fuseplan.save(new Blob([svg()], { type: "image/svg+xml" }), `${name}.svg`);
       return;
     }
     graph.png({ output: "blob-promise", full: true, scale: 2, maxWidth: 6000, maxHeight: 6000, bg: colour("raised") })
@@ -207,6 +240,7 @@
     add("−", "Zoom out", () => zoom(1 / 1.3));
     add("Fit", "Show the whole graph", () => graph.fit(undefined, 24));
     add("PNG", "Download the drawing as PNG", () => picture("png"));
+    add("SVG", "Download the drawing as SVG", () => picture("svg"));
     add("JSON", "Download boxes and arrows as JSON", () => picture("json"));
     return bar;
   };
@@ -278,9 +312,13 @@
     place.dataset.boxes = String(view.boxes.length + view.nodes.length);
     const asked = new URLSearchParams(location.search).get("edge");
     const edge = asked && graph.edges().filter((e) => e.data("cuts").some((cut) => `${cut.a}~${cut.b}` === asked))[0];
+    const box = graph.getElementById(new URLSearchParams(location.search).get("box") ?? "");
     if (edge) {
       chooseEdge(edge);
       graph.center(edge);
+    } else if (box.length) {
+      choose(box);
+      graph.center(box);
     }
   };
 

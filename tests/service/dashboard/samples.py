@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 STARTED = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
+STEPS = 20
+"""Batches in which a job stores its events."""
+
 _FINGERPRINTS = ("reduction:abc", "pointwise:def", "library:ghi")
 
 SOURCE = """// One line of a softmax.
@@ -229,7 +232,7 @@ def store_job(
         jobs.create(session, _request(session, job, key, title, body), now=now)
         if state != "queued":
             jobs.start(session, job, now=now)
-            jobs.append(session, job, _events(body, trials), now=now)
+            _append(session, job, _events(body, trials), now)
             kernels.put(session, _kernels(), now=now)
             measurements.add(session, _samples(job), now=now)
             jobs.advance(session, job, batch=1, progress=_progress(body, trials))
@@ -243,6 +246,18 @@ def store_job(
                 error=error if state == "failed" else None,
             )
     return job, key
+
+
+def _append(
+    session: Any, job: str, events: tuple[EventDraft, ...], now: datetime
+) -> None:
+    """Store events as a worker does: step by step, over 40 seconds."""
+    size = -(-len(events) // STEPS)
+    for step in range(STEPS):
+        part = events[step * size : (step + 1) * size]
+        later = now + timedelta(seconds=2 * (step + 1))
+        if part:
+            jobs.append(session, job, part, now=later)
 
 
 def _revision(body: dict[str, Any], job: str) -> PlanRevision:
@@ -304,7 +319,7 @@ def _events(body: dict[str, Any], trials: int) -> tuple[EventDraft, ...]:
             "low_seconds": best / 41,
             "high_seconds": best / 38,
             "predicted_seconds": best / 44,
-            "contended": False,
+            "contended": trial % 16 == 5,
             "message": "ptxas: <b>too many</b> registers" if trial % 20 == 19 else "",
             "uses": 4,
             "failure": "compile" if trial % 20 == 19 else "",
