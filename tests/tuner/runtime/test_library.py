@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,12 @@ from tuner.ir.graph import Graph, Node
 from tuner.ir.interpreter import evaluate, load, to_bf16
 from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import Array, DType, TensorType
-from tuner.runtime.library import ReferenceModel, open_graph, run_opaque
+from tuner.runtime.library import (
+    ReferenceModel,
+    SessionOptions,
+    open_graph,
+    run_opaque,
+)
 from tuner.runtime.onnx_writer import ROWS, write_model
 
 _WINDOW = {"strides": (2, 1), "pads": (1, 0, 0, 1), "dilations": (1, 1)}
@@ -338,3 +344,13 @@ def test_shapes_stay_as_they_are(shape: tuple[int, ...]) -> None:
     (negative,) = run_opaque(node, graph, [array])
     assert negative.shape == shape
     np.testing.assert_array_equal(negative, -array)
+
+
+def test_sessions_share_their_threads() -> None:
+    """A plan of many library calls leaves no pool of threads for each of them."""
+    options = SessionOptions(threads=2)
+    first = open_graph(matmul_add(), options=options)
+    before = len(list(Path("/proc/self/task").iterdir()))
+    more = [open_graph(matmul_add(), options=options) for _ in range(5)]
+    after = len(list(Path("/proc/self/task").iterdir()))
+    assert after == before, (first, more)
