@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,11 @@ from typing import Any
 import pytest
 
 from tuner import selftest
+from tuner.kernel.lower import lower
 from tuner.runtime.cuda import device_count
+from tuner.selftest import alone, models
+from tuner.selftest.stages import Extent
+from tuner.selftest.subjects import suite, target
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +26,8 @@ import importlib.abc
 import sys
 
 ALLOWED = {"cost_model", "tuner", "numpy", "onnx", "google", "ml_dtypes",
-           "typing_extensions", "cupy", *sys.stdlib_module_names}
+           "typing_extensions", "cupy", "_sysconfigdata__linux_x86_64-linux-gnu",
+           *sys.stdlib_module_names}
 
 
 class Block(importlib.abc.MetaPathFinder):
@@ -31,8 +38,6 @@ class Block(importlib.abc.MetaPathFinder):
 
 
 sys.meta_path.insert(0, Block())
-from tuner.selftest import main
-sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -42,47 +47,78 @@ def _stages(report: Path) -> dict[str, Any]:
 
 
 def test_it_needs_numpy_and_onnx_alone(tmp_path: Path) -> None:
-    """With every other import blocked, the null device passes all stages."""
+    """With every other import blocked, in children too, the null device passes all."""
     report = tmp_path / "report.json"
+    (tmp_path / "sitecustomize.py").write_text(BLOCKING)
+    words = ["--device", "null", "--copy-bytes", "65536", "--kernels", "5"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            BLOCKING,
-            "--device",
-            "null",
-            "--copy-bytes",
-            "65536",
-            "--report",
-            str(report),
-        ],
+        [sys.executable, "-m", "tuner.selftest", *words, "--report", str(report)],
         cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == selftest.OK, done.stdout + done.stderr
     stages = _stages(report)
-    assert list(stages) == [
-        "environment",
-        "device",
-        "raw kernel",
-        "pointwise kernel",
-        "row kernel",
-        "copy",
-    ]
+    assert stages["environment"]["found"]["optional"] in ([], ["cupy"])
+    assert list(stages)[1:4] == ["device", "raw kernel", "copy"]
+    assert sum(name.startswith("model: ") for name in stages) == 4
+    assert stages["model: encoder"]["found"]["library_calls"] == 0
+    assert stages["calibration"]["found"]["numbers"]["dram_bytes_per_second"] > 0
     assert all(stage["ok"] for stage in stages.values())
 
 
 @pytest.mark.usefixtures("opencl")
 def test_it_passes_on_the_cpu(tmp_path: Path) -> None:
-    """On a machine with OpenCL, hand-written and generated kernels are verified."""
+    """Kernels and models are verified; faults cost a child, and the device goes on."""
     report = tmp_path / "report.json"
-    arguments = ["--device", "cpu", "--copy-bytes", "65536", "--report", str(report)]
-    assert selftest.main(arguments) == selftest.OK
+    words = ["--kernels", "2", "--copy-bytes", "65536", "--calibration", "0"]
+    assert selftest.main([*words, "--report", str(report)]) == selftest.OK
     stages = _stages(report)
-    assert stages["row kernel"]["found"]["max_rel_error"] < 1e-5
     assert stages["copy"]["found"]["bytes_per_second"] > 0
+    wild = stages["fault: out of bounds"]["found"]
+    hung = stages["fault: endless loop"]["found"]
+    assert (wild["noticed_as"], hung["noticed_as"]) == ("runtime", "timeout")
+    assert wild["children_lost"] == hung["children_lost"] == 1
+    assert wild["works_afterwards"]
+    assert hung["works_afterwards"]
+    assert stages["model: encoder"]["found"]["max_rel_error"] < 1e-4
+    assert stages["peer: numpy"]["found"]["softmax"]["seconds"] > 0
+
+
+def test_the_suite_holds_every_family_in_both_languages() -> None:
+    """What runs on a GPU runs on a processor: the same kernels, in the same order."""
+    sides = [list(suite(target(language))) for language in ("cuda", "opencl")]
+    assert [s.name for s in sides[0]] == [s.name for s in sides[1]]
+    families = {lower(subject.graph).family for subject in sides[0]}
+    assert {"pointwise", "reduction", "contraction"} <= families
+    assert all(subject.source.language == "cuda" for subject in sides[0])
+
+
+def test_a_child_that_dies_or_hangs_is_an_answer() -> None:
+    """Its end is told with the last words; nothing waits for ever."""
+    lost = alone.ask("null", "model", "/nowhere.onnx", 60.0)
+    assert lost["failure"] == "runtime"
+    assert "FileNotFoundError" in lost["message"]
+    late = alone.ask("null", "model", "encoder", 0.01)
+    assert late["failure"] == "timeout"
+
+
+def test_a_peer_that_is_not_installed_says_so() -> None:
+    """The library's own complaint is the message."""
+    if importlib.util.find_spec("jax") is not None:
+        pytest.skip("JAX is installed")
+    assert "jax" in alone.ask("cpu", "peer", "jax", 60.0)["message"]
+
+
+def test_models_of_a_folder_are_run(tmp_path: Path) -> None:
+    """The smallest files are taken; what is computed elsewhere is seen as wrong."""
+    for name, build in models.BUILT.items():
+        (tmp_path / f"{name}.onnx").write_bytes(build().SerializeToString())
+    found = models.names(tmp_path)
+    assert len(found) == 4
+    assert alone.ask("null", "model", found[0], 120.0)["max_rel_error"] < 1e-5
 
 
 @pytest.mark.skipif(device_count() > 0, reason="this machine has a GPU")
@@ -108,5 +144,5 @@ def test_a_spent_budget_leaves_stages_out(tmp_path: Path) -> None:
     """When the time is up, what is left is named, and nothing hangs."""
     said: list[str] = []
     test = selftest.SelfTest("null", budget_seconds=0.0, report=None, say=said.append)
-    assert test.run(1 << 16) == selftest.OK
+    assert test.run(Extent(copy_bytes=1 << 16, kernels=1)) == selftest.OK
     assert any("left out" in line for line in said)
