@@ -76,6 +76,18 @@ class Costs:
             return best.measurement.seconds
         return self._pricer.floor_seconds(region, family) * scale
 
+    def known(self) -> object:
+        """All that measured prices depend on; equal while no price has changed."""
+        priced = {}
+        for key, state in self._states.items():
+            chosen = state.chosen
+            if chosen is not None:
+                priced[key] = chosen.measurement.seconds
+            elif state.is_hopeless:
+                priced[key] = math.inf
+        corrections = tuple(self.correction(family) for family in Family)
+        return (priced, corrections, self.floor_scale())
+
     def correction(self, family: Family) -> float:
         """Upper quantile of measured over predicted seconds of default schedules.
 

@@ -34,11 +34,11 @@ def tuning(model: Model) -> TuningSession:
 @pytest.fixture
 def first(tuning: TuningSession) -> Round:
     """A partition of several kernels."""
-    return tuning._use(tuning.planner.unfused())
+    return tuning._run.use(tuning.planner.unfused())
 
 
 def _costs(tuning: TuningSession) -> Costs:
-    return tuning._costs
+    return tuning._run.costs
 
 
 def _price(tuning: TuningSession, answer: Round, place: int, kind: str) -> float:

@@ -132,7 +132,7 @@ def test_what_a_run_measured_can_be_exported_and_hints(
         known.update({f"{runs.kernel}/{n}": h for n, h in enumerate(again.as_hints())})
     second = session_of(model, known)
     assert _runs_of_log(run_to_end(second, runner))
-    assert not any(state.loaded for state in second._kernels.values())
+    assert not any(state.loaded for state in second._run.kernels.values())
 
 
 def _runs_of_log(log: Any) -> list[tuple[str, str]]:

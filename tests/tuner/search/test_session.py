@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -150,6 +151,21 @@ def test_a_replay_solves_nothing(
     assert again.propose() is None
 
 
+def test_no_question_is_put_to_the_solver_twice(
+    model: Model, finished: Finished
+) -> None:
+    """As long as no price has changed, the last partition stands."""
+    again = session_of(model)
+    asked: list[object] = []
+    for batch, results in finished[1]:
+        assert through_json(again.propose()) == batch
+        if batch["items"][0].get("price") == "measured":
+            asked.append(again._run.costs.known())
+        again.observe(batch, results)
+    assert asked
+    assert all(one != other for one, other in pairwise(asked))
+
+
 def test_with_budget_enough_the_partition_is_proved(
     model: Model, finished: Finished
 ) -> None:
@@ -178,7 +194,7 @@ def test_the_proof_holds_against_the_true_times(
         if priced is None:
             return math.inf
         form = kernel_form(model.graph, region, family)
-        state = tuning._kernels.get(form.fingerprint)
+        state = tuning._run.kernels.get(form.fingerprint)
         if state is not None and state.best is not None:
             return state.best.measurement.seconds
         generated = family in GENERATED
@@ -260,7 +276,7 @@ def test_a_loaded_result_that_fails_its_check_is_dropped(
     """The plan goes around the kernel, or takes another schedule."""
     first, log = finished
     victim = first.plan().kernels[0]
-    nodes = first._kernels[victim.fingerprint].form.graph.nodes
+    nodes = first._run.kernels[victim.fingerprint].form.graph.nodes
 
     class Strict(NullRunner):
         def measure(self, request: MeasureRequest) -> Measurement:
@@ -304,7 +320,7 @@ def test_disturbed_runs_never_win(model: Model) -> None:
 
 
 def _first_schedule(tuning: Any, kernel: Any) -> Any:
-    return tuning._kernels[kernel.fingerprint].default
+    return tuning._run.kernels[kernel.fingerprint].default
 
 
 def test_a_disturbed_default_is_run_again_once(model: Model) -> None:

@@ -1,0 +1,161 @@
+"""What a tuning run knows: kernels and their results, partitions, what was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tuner.fusion.partition import Solution
+from tuner.pipeline import Planner
+from tuner.plan import Choice, Measurement, Schedule
+from tuner.search.budget import Ledger
+from tuner.search.contest import Contestant
+from tuner.search.costs import Costs, PriceKind
+from tuner.search.kernels import KernelState, new_state
+from tuner.search.near import Neighbours
+from tuner.search.records import Json, Known, measurement_key, toolchain_id, usable
+from tuner.search.rounds import Proof, Round, ranked
+from tuner.search.stages import COVER_ROUNDS, SHARES, Stage
+
+
+@dataclass(kw_only=True)
+class Run:
+    """Everything that proposals depend on; only observing changes it.
+
+    Attributes:
+        known: results of earlier runs.
+        seed: of all random choices.
+        stage: what is done now.
+        toolchain: of the device that measures; empty before it was asked.
+        kernels: by fingerprint.
+        rounds, proofs: solves with measured and with optimistic prices so far.
+        rounds_left: solves with measured prices that this stage may still ask for.
+        whole_runs: how often whole plans were asked for.
+        first: the cost model's partition.
+        current: the last partition under measured prices.
+        seen: every answer that may be run whole.
+        proof: the last partition under optimistic prices.
+        solved_with: prices of the last solve with measured costs.
+        improved: the partition whose schedules were last improved.
+        whole: measurements of whole plans by label.
+        kept, winner: the plan that won whole, and its label.
+        gone: why the device is lost; empty while it is not.
+        mixed: whether results of another toolchain came in.
+    """
+
+    planner: Planner
+    known: Known
+    ledger: Ledger
+    seed: int
+    stage: Stage = "open"
+    toolchain: Mapping[str, Any] = field(default_factory=dict)
+    kernels: dict[str, KernelState] = field(default_factory=dict)
+    batches: int = 0
+    rounds: int = 0
+    proofs: int = 0
+    rounds_left: int = COVER_ROUNDS
+    whole_runs: int = 0
+    first: Solution | None = None
+    current: Round | None = None
+    seen: list[Round] = field(default_factory=list)
+    proof: Proof | None = None
+    solved_with: object = None
+    improved: frozenset[object] = frozenset()
+    whole: dict[str, Measurement] = field(default_factory=dict)
+    kept: Contestant | None = None
+    winner: str = ""
+    gone: str = ""
+    mixed: bool = False
+
+    def __post_init__(self) -> None:
+        """Prices and hints start from what was given."""
+        self.costs = Costs(self.planner.pricer)
+        self._neighbours = Neighbours(self.known.records.values())
+
+    def may_spend(self, waiting: int = 0) -> bool:
+        """Whether this stage may run another kernel beside those waiting."""
+        return self.ledger.allows(waiting, SHARES[self.stage])
+
+    def enter(self, stage: Stage) -> None:
+        """Go on to a stage."""
+        self.stage = stage
+
+    # Partitions --------------------------------------------------------------
+
+    def untuned(self) -> Solution:
+        """The cost model's partition."""
+        if self.first is None:
+            self.first = self.planner.solve()
+        return self.first
+
+    def use(self, solution: Solution) -> Round:
+        """Count how often each kernel is used by a partition."""
+        for state in self.kernels.values():
+            state.uses = 0
+        states = tuple(self.state(choice) for choice in solution.partition.choices)
+        for state in states:
+            state.uses += 1
+        return Round(solution=solution, states=states)
+
+    def best(self) -> Round:
+        """The fastest partition whose kernels were all measured; else the last."""
+        if self.current is None:
+            return self.use(self.untuned())
+        return next(iter(ranked(self.seen)), self.current)
+
+    # Kernels -----------------------------------------------------------------
+
+    def state(self, choice: Choice) -> KernelState:
+        """What is known of a choice's kernel; equal kernels share it."""
+        form = self.planner.assembler.form(choice)
+        state = self.kernels.get(form.fingerprint)
+        if state is None:
+            state = new_state(
+                form,
+                choice,
+                self.planner.device,
+                self.planner.options,
+                seed=self.seed,
+                hints=self._neighbours.hints(form.graph, choice.family),
+            )
+            self.kernels[form.fingerprint] = state
+            self._load(state)
+        self.costs.add(choice, state)
+        return state
+
+    def _load(self, state: KernelState) -> None:
+        """Take over what earlier runs measured with this very toolchain."""
+        if not self.toolchain:
+            return
+        by = toolchain_id(self.toolchain)
+        for key, schedule, record in self.known.of_kernel(state.name):
+            found = usable(record, by)
+            if found and key == self.key_of(state, schedule, self.toolchain):
+                state.take(schedule, found, loaded=True)
+
+    def key_of(
+        self, state: KernelState, schedule: Schedule, toolchain: Mapping[str, Any]
+    ) -> str:
+        """Identity of a measurement."""
+        return measurement_key(
+            state.name,
+            schedule,
+            device=self.planner.device.id,
+            toolchain=toolchain,
+            exactness=self.planner.options.exactness,
+        )
+
+    def item(self, kind: str, state: KernelState, schedule: Schedule) -> Json:
+        """A batch's item that runs a kernel under a schedule."""
+        return {
+            "kind": kind,
+            "kernel": state.name,
+            "schedule": schedule.as_dict,
+            "key": self.key_of(state, schedule, self.toolchain),
+        }
+
+
+def solve_item(price: PriceKind) -> Json:
+    """A batch's item that solves the partition under one of the prices."""
+    return {"kind": "solve", "price": price}
