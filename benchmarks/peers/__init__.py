@@ -1,0 +1,1 @@
+"""Memory-bound kernels beside those of other libraries."""
