@@ -62,8 +62,8 @@ class Device:
         launch_floor_seconds: no kernel of ours ever starts and ends in less.
         library_launch_seconds: fixed part of one library call.
         library_operator_seconds: per operator inside a library call.
-        library_wake_seconds: what an operator pays beside when the library spreads it
-            over threads that sleep between operators.
+        library_wake_seconds: what a call pays beside when the library spreads one of
+            its operators over threads that sleep between calls.
         library_serial_bytes: operators that touch no more run on one thread.
         library_floor_seconds: no library call ever takes less.
         library_efficiency: share of the peak arithmetic that the library reaches.

@@ -196,7 +196,8 @@ def _launch_seconds(work: Work, device: Device, launch_mode: LaunchMode) -> floa
         if launch_mode == "graph":
             # A recorded library call is replayed launch by launch, like ours.
             each = min(each, device.graph_launch_seconds)
-        wakes = sum(
+        # Threads that were woken once spin until the call ends.
+        wakes = any(
             one.operand_bytes + one.internal_bytes > device.library_serial_bytes
             for one in work.operators
         )

@@ -145,12 +145,12 @@ def test_operators_of_a_library_call_hide_nothing_of_each_other() -> None:
 
 
 def test_an_operator_on_several_threads_wakes_them_first() -> None:
-    """Small operators run where they are; a larger one pays for sleeping threads."""
+    """Small operators run where they are; larger ones wake sleeping threads, once."""
     device = gpu(library_wake_seconds=25e-6, library_serial_bytes=1 << 16)
     for nbytes, seconds in ((1 << 16, 0.0), (1 << 17, 25e-6)):
-        operator = LibraryOperator(internal_bytes=nbytes)
-        estimate = predict(replace(FULL, operators=(operator,)), device)
-        fixed = device.library_launch_seconds + device.library_operator_seconds
+        operators = (LibraryOperator(internal_bytes=nbytes),) * 3
+        estimate = predict(replace(FULL, operators=operators), device)
+        fixed = device.library_launch_seconds + 3 * device.library_operator_seconds
         assert estimate.launch_seconds == pytest.approx(fixed + seconds)
 
 
