@@ -13,21 +13,32 @@ from service.api.hot import FOREVER_SECONDS
 from service.api.problems import told
 from service.errors import BlobNotFound
 from service.store import blobs
+from service.store.plans import BODY_TYPE
 
 router = APIRouter(tags=["blobs"])
 
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256")]
 
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {
-        "description": "The bytes; they never change",
-        "content": {
-            "application/octet-stream": {
-                "schema": {"type": "string", "format": "binary"},
-                "example": "__kernel void k0(...)",
-            }
-        },
+_BINARY: Final = {"type": "string", "format": "binary"}
+_CONTENT: Final[dict[str, Any]] = {
+    BODY_TYPE: {
+        "schema": {"type": "object"},
+        "example": {"schema": "fuseplan.plan/1", "kernels": []},
     },
+    "text/x-opencl": {
+        "schema": {"type": "string"},
+        "example": "__kernel void k0(__global const float* x)",
+    },
+    "text/x-cuda": {
+        "schema": {"type": "string"},
+        "example": "__global__ void k0(const float* x)",
+    },
+    "application/octet-stream": {"schema": _BINARY, "example": "a compiled kernel"},
+}
+"""What blobs are: plan bodies, kernel sources, compiled kernels."""
+
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The bytes; they never change", "content": _CONTENT},
     304: {"description": "The client has them"},
     **told(404, 422, 503),
 }

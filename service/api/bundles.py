@@ -26,9 +26,11 @@ router = APIRouter(tags=["bundles"])
 
 _TYPES: Final = frozenset({bundle.MEDIA_TYPE, "application/octet-stream"})
 
+BUNDLE_EXAMPLE: Final = "the bytes of a .tar.zst file"
+
 _FILE: Final[dict[str, Any]] = {
     "schema": {"type": "string", "format": "binary"},
-    "example": "the bytes of a .tar.zst file",
+    "example": BUNDLE_EXAMPLE,
 }
 
 
@@ -65,7 +67,9 @@ def export_bundle(
     request: Request,
     context: ContextDep,
     key: Annotated[
-        list[Sha256] | None, Query(max_length=1000, description="only these plans")
+        list[Sha256] | None,
+        # The server reads no longer address than 64 KiB.
+        Query(max_length=500, description="only these plans"),
     ] = None,
     target: Annotated[str | None, Query(max_length=100)] = None,
     evidence: Evidence = "analytic",

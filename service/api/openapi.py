@@ -2,15 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service.api.access import OPEN
 from service.api.plans import GraphRequest
 from service.api.problems import PROBLEM_SCHEMA, told
 
 _OWN_ERRORS = ("HTTPValidationError", "ValidationError")
+_ANYWHERE: Final = (401, 403, 429)
+"""What a request for anything that is not open to all may be answered."""
+
+Parameters = Mapping[str, str]
+
+_BODY: Final = "$response.body#/"
+
+
+def _to_plan(key: str) -> dict[str, Parameters]:
+    """Everything that can be asked about a plan, from where its key stands."""
+    return {
+        "getPlan": {"key": key},
+        "headPlan": {"key": key},
+        "getPlanProvenance": {"key": key},
+        "explainPlan": {"key": key, "a": "n0", "b": "n0"},
+        "diffPlans": {"a": key, "b": key},
+        "diffRevisions": {"key": key, "a": "1", "b": "1"},
+        "listCuts": {"key": key},
+        "pinPlan": {"key": key},
+        "getPin": {"key": key},
+        "unpinPlan": {"key": key},
+        "evictPlan": {"key": key},
+    }
+
+
+def _to_job(job: str) -> dict[str, Parameters]:
+    """Everything that can be asked about a job, from where its id stands."""
+    return {
+        "getJob": {"job_id": job},
+        "cancelJob": {"job_id": job},
+        "streamJobEvents": {"job_id": job},
+        "listTrials": {"job_id": job},
+        "getJobHistory": {"job_id": job},
+    }
+
+
+def _to_blob(digest: str) -> dict[str, Parameters]:
+    return {"getBlob": {"digest": digest}, "headBlob": {"digest": digest}}
+
+
+_SUBMITTED: Final = _to_plan(f"{_BODY}plan_key") | _to_blob(f"{_BODY}digest")
+
+LINKS: Final[Mapping[tuple[str, str], Mapping[str, Parameters]]] = MappingProxyType(
+    {
+        ("submitPlan", "200"): _SUBMITTED,
+        ("submitPlan", "202"): _SUBMITTED | _to_job(f"{_BODY}job"),
+        ("listDevices", "200"): {
+            name: {"device_id": f"{_BODY}devices/0/id"}
+            for name in ("getDevice", "getDeviceTimeline", "getPredictionQuality")
+        },
+    }
+)
+"""Where the answer of an operation leads: its id and status -> operation, parameters.
+
+A client that follows them never has to make up a key, a digest or an id.
+"""
 
 
 def install(app: FastAPI) -> None:
@@ -40,9 +99,24 @@ def build(app: FastAPI) -> dict[str, Any]:
     schemas["GraphRequest"] = GraphRequest.model_json_schema(
         ref_template="#/components/schemas/{model}"
     )
-    refused = told(422)[422]
-    for operations in schema["paths"].values():
+    for path, operations in schema["paths"].items():
         for operation in operations.values():
-            if "422" in operation["responses"]:
-                operation["responses"]["422"] = refused
+            _complete(operation, is_open=path in OPEN)
     return schema
+
+
+def _complete(operation: dict[str, Any], *, is_open: bool) -> None:
+    """Add what every operation has: its errors, and where its answers lead."""
+    responses = operation["responses"]
+    if "422" in responses:
+        responses["422"] = told(422)[422]
+    if not is_open:
+        for status, entry in told(*_ANYWHERE).items():
+            responses.setdefault(str(status), entry)
+    for status, entry in responses.items():
+        links = LINKS.get((operation["operationId"], status), {})
+        if links:
+            entry["links"] = {
+                name: {"operationId": name, "parameters": dict(parameters)}
+                for name, parameters in links.items()
+            }

@@ -46,6 +46,7 @@ ONNX_TYPES: Final = frozenset(
         "application/x-protobuf",
     }
 )
+ONNX_EXAMPLE: Final = "the bytes of a .onnx file"
 _MAX_WAIT_SECONDS: Final = 60
 _RETRY_SECONDS: Final = 2
 _WAIT: Final = re.compile(r"(?:^|[\s,;])wait\s*=\s*(\d{1,6})(?:$|[\s,;])")
@@ -153,7 +154,7 @@ _SUBMIT_BODY: Final[dict[str, Any]] = {
             **{
                 kind: {
                     "schema": {"type": "string", "format": "binary"},
-                    "example": "the bytes of a .onnx file",
+                    "example": ONNX_EXAMPLE,
                 }
                 for kind in sorted(ONNX_TYPES)
             },
@@ -208,7 +209,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
                 "mode": mode,
                 "budget_seconds": budget_seconds,
                 "budget_trials": budget_trials,
-                "options": _json_object("query options", options.encode()),
+                "options": _options(options),
                 "title": title,
                 "priority": priority,
             }
@@ -261,6 +262,13 @@ def wait_seconds(prefer: str) -> int:
 def _json_ask(data: bytes, settings: Settings) -> Ask:
     body = GraphRequest.model_validate(_json_object("body", data))
     return _ask(body, json.dumps(body.graph).encode(), "json", settings)
+
+
+def _options(text: str) -> dict[str, Any]:
+    try:
+        return _json_object("query options", text.encode())
+    except MalformedBody as error:
+        raise InvalidRequest(error.where, error.problem, hint=error.hint) from error
 
 
 def _json_object(where: str, data: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from service import errors
 from service.errors import MEDIA_TYPE, Problem, ServiceError
@@ -20,6 +21,7 @@ log = structlog.get_logger(__name__)
 
 _SERVER_ERROR: Final = 500
 _HTTP: Final = {404: "route-not-found", 405: "method-not-allowed"}
+_METHODS: Final = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 def respond(problem: Problem) -> Response:
@@ -68,6 +70,9 @@ async def _http(request: Request, error: Exception) -> Response:
         "route-not-found": "see /openapi.json for the routes",
         "method-not-allowed": "see the Allow header for what it takes",
     }.get(code, "")
+    headers = dict(error.headers or {})
+    if code == "method-not-allowed":
+        headers["Allow"] = ", ".join(_allowed(request))
     problem = errors.problem(
         code,
         str(error.detail),
@@ -75,9 +80,25 @@ async def _http(request: Request, error: Exception) -> Response:
         hint=hint,
         instance=request_id(request),
         status=error.status_code,
-        headers=error.headers,
+        headers=headers,
     )
     return respond(problem)
+
+
+def _allowed(request: Request) -> list[str]:
+    """Every method that the path takes.
+
+    The framework names those of the first route with the path, and there may be more.
+    """
+    routes = request.app.router.routes
+    return [
+        method
+        for method in _METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in routes
+        )
+    ]
 
 
 PROBLEM_SCHEMA: Final[dict[str, Any]] = {

@@ -58,6 +58,7 @@ def serve(
     """Answer over HTTP, show the dashboard, and tune beside it."""
     import uvicorn
 
+    from service.api.protocol import Protocol
     from service.app import configure_logging, create_app
 
     given = inputs.settings(
@@ -76,6 +77,8 @@ def serve(
         )
         config = uvicorn.Config(
             application,
+            http=Protocol,
+            loop="uvloop",
             log_config=None,
             log_level="critical",  # errors are told once: by us, or by our own log
             timeout_graceful_shutdown=_GRACE_SECONDS,

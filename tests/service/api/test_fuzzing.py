@@ -1,0 +1,191 @@
+"""Tests that the running service keeps to its own OpenAPI document."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from cost_model.catalog import DEVICES
+from service.jobs.planning import queue_of
+from service.store import connect, devices
+from service.store.devices import StoredDevice
+from tests.service.api.models import graph_onnx
+from tests.service.api.test_process import ROOT, end_of, serving, tune
+
+Json = dict[str, Any]
+ONNX = {"Content-Type": "application/onnx"}
+FOLDER = Path(__file__).parent
+SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
+LENGTH = (
+    ["--max-time", "180"]
+    if SOAK
+    else ["--phases", "examples,stateful", "--max-examples", "25"]
+)
+LONGEST_SECONDS = 600
+COUNTED = re.compile(
+    r'fuseplan_http_requests_total\{method="(\w+)",route="([^"]+)",status="(\d+)"\}'
+    r" ([\d.]+)"
+)
+
+
+def offer_every_device(folder: Path) -> None:
+    """As in a fleet that has a worker for each architecture: no target is refused."""
+    database = connect(f"sqlite:///{folder / 'fuseplan' / 'fuseplan.db'}")
+    with database.write() as session:
+        for device in (one for one in DEVICES.values() if one.kind != "ideal"):
+            told = StoredDevice(
+                name=f"null:{device.id}",
+                host="elsewhere",
+                target=device.id,
+                queues=(queue_of(device),),
+                facts={},
+                seen_at=datetime.now(UTC),
+            )
+            devices.put(session, told)
+    database.close()
+
+
+def fuzz(client: httpx.Client, bundle: Path) -> subprocess.CompletedProcess[str]:
+    """Let Schemathesis ask for a while."""
+    bundle.write_bytes(client.get("/v1/bundles").content)
+    words = [sys.executable, "-m", "schemathesis.cli"]
+    words += ["--config-file", str(FOLDER / "schemathesis.toml"), "run"]
+    words += [f"{client.base_url}/openapi.json", *LENGTH, "--no-color"]
+    environment = {
+        **os.environ,
+        "FUSEPLAN_TEST_BUNDLE": str(bundle),
+        "PYTHONPATH": str(ROOT),
+    }
+    return subprocess.run(
+        words,
+        cwd=bundle.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST_SECONDS,
+    )
+
+
+def answered(client: httpx.Client) -> Counter[tuple[str, str]]:
+    """How often each operation, by method and route, was answered with 2xx."""
+    found = COUNTED.findall(client.get("/metrics").text)
+    return Counter(
+        {
+            (method, route): int(float(times))
+            for method, route, status, times in found
+            if status.startswith("2")
+        }
+    )
+
+
+def operations(client: httpx.Client) -> dict[str, tuple[str, str, Json]]:
+    """Method, path and entry of each operation of the document, by its id."""
+    paths = client.get("/openapi.json").json()["paths"]
+    return {
+        operation["operationId"]: (method.upper(), path, operation)
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+    }
+
+
+def resolved(expression: str, answer: Json) -> str:
+    """The value of a link's parameter, as OpenAPI's runtime expression."""
+    if not expression.startswith("$response.body#/"):
+        return expression
+    value: Any = answer
+    for step in expression.removeprefix("$response.body#/").split("/"):
+        value = value[int(step)] if step.isdecimal() else value[step]
+    return str(value)
+
+
+def follow(client: httpx.Client, name: str, answer: httpx.Response) -> set[str]:
+    """Go wherever an answer of an operation leads; gives where 2xx was met."""
+    known = operations(client)
+    links = known[name][2]["responses"][str(answer.status_code)].get("links", {})
+    met = set()
+    for link in links.values():
+        method, path, operation = known[link["operationId"]]
+        given = {n: resolved(e, answer.json()) for n, e in link["parameters"].items()}
+        places = {one["name"]: one["in"] for one in operation.get("parameters", [])}
+        query = {n: v for n, v in given.items() if places[n] == "query"}
+        there = client.request(method, path.format(**given), params=query, timeout=60)
+        assert there.status_code < 500, there.text
+        if there.is_success:
+            met.add(link["operationId"])
+    return met
+
+
+def test_the_links_of_the_document_lead_somewhere(tmp_path: Path) -> None:
+    """What an answer says that can be asked next is answered, with 2xx.
+
+    Only a job that has ended meanwhile can no longer be cancelled.
+    """
+    with serving(tmp_path, "null:0") as (client, _):
+        assert end_of(client, tune(client, 64)) == "succeeded"
+        request = {
+            "content": graph_onnx(),
+            "headers": ONNX,
+            "params": {"target": "cpu"},
+        }
+        ready = client.post("/v1/plans", **request)  # type: ignore[arg-type]
+        met = follow(client, "submitPlan", ready)
+        linked = set(operations(client)["submitPlan"][2]["responses"]["200"]["links"])
+        assert met == linked
+        request |= {"params": {"target": "cpu", "mode": "tuned"}}
+        request |= {"content": graph_onnx(width=96)}
+        queued = client.post("/v1/plans", **request)  # type: ignore[arg-type]
+        assert queued.status_code == 202
+        met = follow(client, "submitPlan", queued)
+        assert {"getJob", "listTrials", "getJobHistory", "streamJobEvents"} <= met
+        devices_ = client.get("/v1/devices")
+        assert follow(client, "listDevices", devices_) == {
+            *("getDevice", "getDeviceTimeline", "getPredictionQuality")
+        }
+
+
+def test_the_service_keeps_to_its_document(tmp_path: Path) -> None:
+    """Whatever the document allows is answered as it says, and what it forbids is not.
+
+    At full length every operation is answered with 2xx at least once.
+    """
+    with serving(tmp_path, "null:0") as (client, _):
+        assert end_of(client, tune(client, 64)) == "succeeded"
+        offer_every_device(tmp_path)
+        before = answered(client)
+        ended = fuzz(client, tmp_path / "plans.tar.zst")
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        found = set(answered(client) - before)
+        wanted = {
+            (method, path)
+            for name, (method, path, _) in operations(client).items()
+            if name != "streamJobEvents"
+        }
+        if SOAK:
+            assert wanted <= found, wanted - found
+        assert ("POST", "/v1/plans") in found
+        assert ("POST", "/v1/bundles") in found
+
+
+def test_bytes_that_are_no_http_are_a_problem(tmp_path: Path) -> None:
+    """What no application can be asked about is refused as every error is."""
+    with serving(tmp_path, "null:0") as (client, _):
+        address = ("127.0.0.1", client.base_url.port)
+        too_long = b"GET /?" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+        for sent in (b"no http at all\r\n\r\n", too_long):
+            with socket.create_connection(address, timeout=30) as connection:
+                connection.sendall(sent)
+                answer = b"".join(iter(lambda c=connection: c.recv(65536), b""))
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400 ")
+            assert b"content-type: application/problem+json" in head
+            assert b'"code": "http-error"' in body
