@@ -2,17 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Protocol
 
+from tuner.fusion.candidates import Candidate
+from tuner.fusion.columns import Columns
+from tuner.fusion.grouping import Grouping
+from tuner.fusion.inductor import inductor_groups
 from tuner.fusion.legality import Limits, Profile, Refusal, Rules
 from tuner.fusion.order import launch_order
+from tuner.fusion.pieces import Priced
+from tuner.fusion.pins import Pins
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.units import whole_composites
 from tuner.fusion.view import View
+from tuner.fusion.xla import xla_groups
 from tuner.ir.graph import Graph, Region
 from tuner.plan import Choice, Family
 
 Price = Callable[[Region, Family], float]
+
+
+class Strategy(Protocol):
+    """A way to group operators, some perhaps several times, into legal kernels."""
+
+    def __call__(
+        self, rules: Rules, base: Sequence[int], *, out_of_time: Callable[[], bool]
+    ) -> Grouping:
+        """Kernels in an order in which they can run."""
+
+
+GREEDY: Final[Mapping[str, Strategy]] = MappingProxyType(
+    {"xla": xla_groups, "inductor": inductor_groups}
+)
+"""Strategies that compute nodes again or write several results, by name."""
+
+
+def greedy(
+    rules: Rules,
+    columns: Columns,
+    base: Sequence[int],
+    out_of_time: Callable[[], bool],
+) -> dict[str, list[Priced]]:
+    """What each greedy strategy would choose, priced; none that time does not allow."""
+    found = {}
+    for name, strategy in GREEDY.items():
+        if not out_of_time():
+            grouping = strategy(rules, base, out_of_time=out_of_time)
+            found[name] = _priced(rules, columns, base, grouping)
+    return found
+
+
+def _priced(
+    rules: Rules, columns: Columns, base: Sequence[int], grouping: Grouping
+) -> list[Priced]:
+    """Kernels with prices; one that no kernel of ours can run falls apart."""
+    found = []
+    for mask, outputs in grouping:
+        priced = _column(rules, columns, mask, outputs)
+        if math.isfinite(priced.seconds) or mask in base:
+            found.append(priced)
+            continue
+        parts = [unit for unit in base if unit & mask]
+        found += columns.of_groups(parts)
+    return found
+
+
+def _column(rules: Rules, columns: Columns, mask: int, outputs: int) -> Priced:
+    family = rules.judge(mask, outputs)
+    assert not isinstance(family, Refusal), family
+    needs = rules.view.needs(mask)
+    return columns.price(
+        Candidate(mask=mask, outputs=outputs, needs=needs, family=family)
+    )
+
+
+def cheapest(
+    chosen: list[Priced], others: Mapping[str, list[Priced]], pins: Pins
+) -> list[Priced]:
+    """What was chosen, or a cheaper strategy that keeps the user's pins."""
+    best, least = chosen, math.fsum(kernel.seconds for kernel in chosen)
+    for kernels in others.values():
+        seconds = math.fsum(kernel.seconds for kernel in kernels)
+        if seconds < least and _keeps(pins, kernels):
+            best, least = kernels, seconds
+    return best
+
+
+def _keeps(pins: Pins, kernels: Sequence[Priced]) -> bool:
+    candidates = [kernel.candidate for kernel in kernels]
+    return all(pins.allow(c.mask, c.outputs) for c in candidates) and all(
+        any(c.mask & pair == pair for c in candidates) for pair in pins.together
+    )
 
 
 def unfused(

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tuner.fusion.bans import Restriction
-from tuner.fusion.baselines import unfused_groups
+from tuner.fusion.baselines import cheapest, greedy, unfused_groups
 from tuner.fusion.candidates import Candidate, Space
 from tuner.fusion.columns import Columns, Price
 from tuner.fusion.horizontal import join_side_by_side
@@ -81,7 +81,7 @@ def solve(
     enumeration_end = started + ENUMERATION_SHARE * time_limit_seconds
     grouping_end = started + GROUPING_SHARE * time_limit_seconds
     singles = unfused_groups(rules)
-    starts = {
+    starts: dict[str, Sequence[Priced]] = {
         "unfused": columns.of_groups(singles),
         "tvm": columns.of_groups(
             tvm_groups(rules, singles, out_of_time=lambda: clock() > grouping_end)
@@ -108,6 +108,9 @@ def solve(
     )
     if search.solver.remaining_seconds() > 0:
         chosen = _or_whole(rules, columns, search.pins, chosen)
+    rivals = greedy(rules, columns, singles, lambda: clock() > grouping_end)
+    starts.update(rivals)
+    chosen = cheapest(chosen, rivals, search.pins)
     return Solution(
         partition=_partition(rules, search, chosen, bound),
         baselines=MappingProxyType(
