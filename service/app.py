@@ -44,6 +44,7 @@ from service.jobs.devices import open_runner
 from service.jobs.engine import JobQueue
 from service.jobs.planning import Planner
 from service.jobs.reader import ReaderLimits, ReaderPool
+from service.jobs.registered import registered
 from service.jobs.submission import Submissions
 from service.jobs.worker import Worker
 from service.settings import Settings
@@ -197,7 +198,14 @@ def make_readers(settings: Settings) -> ReaderPool | None:
         read_seconds=settings.read_seconds,
         plan_seconds=settings.plan_seconds,
     )
-    return ReaderPool(processes=settings.planner_processes, limits=limits)
+    rules = registered(settings.rules)
+    return ReaderPool(processes=settings.planner_processes, limits=limits, rules=rules)
+
+
+def planner_of(settings: Settings) -> Planner:
+    """A planner in this process, with the rules that the settings name."""
+    rules = registered(settings.rules)
+    return Planner(plan_seconds=settings.plan_seconds, rules=rules)
 
 
 def make_context(
@@ -210,7 +218,7 @@ def make_context(
     submissions = Submissions(
         settings=settings,
         database=database,
-        planner=readers or Planner(plan_seconds=settings.plan_seconds),
+        planner=readers or planner_of(settings),
         queue=queue,
         clock=now,
         new_id=new_id,
@@ -243,7 +251,7 @@ def make_worker(settings: Settings, database: Database) -> Worker:
     return Worker(
         settings=settings,
         database=database,
-        planner=Planner(plan_seconds=settings.plan_seconds),
+        planner=planner_of(settings),
         clock=now,
         open_runner=open_runner,
     )

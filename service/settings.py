@@ -38,6 +38,7 @@ class Settings(BaseSettings):
             can harm nothing else; 0 plans in the process of the API.
         planner_memory_bytes: most memory that such a process may take.
         read_seconds: how long reading one model may take.
+        rules: files with operators and fusion rules, as a search path is written.
         heartbeat_seconds: time between two signs of life of a worker.
         dead_after_seconds: a worker that said nothing for so long is dead.
         memo_entries: how many request bodies the API remembers the key of.
@@ -67,6 +68,7 @@ class Settings(BaseSettings):
         validation_alias="XDG_STATE_HOME",
     )
     database_url: str = ""
+    rules: str = ""
     busy_timeout_seconds: float = Field(default=5.0, gt=0)
     host: str = "127.0.0.1"
     port: int = Field(default=8321, ge=0, le=65535)

@@ -33,8 +33,10 @@ def digest(data: bytes) -> str:
 
 
 def options_json(options: Options) -> Json:
-    """Options as they enter the plan key."""
+    """Options as they enter the plan key; rules by their digest, if there are any."""
+    rules = {"rules": options.rules.digest} if options.rules else {}
     return {
+        **rules,
         "objective": options.objective,
         "launch_mode": options.launch_mode,
         "mode": options.mode,

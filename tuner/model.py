@@ -11,8 +11,10 @@ from tuner.errors import InvalidOption, UnboundDimensions, UnsupportedModel
 from tuner.frontend.imported import Imported
 from tuner.frontend.onnx import read_onnx
 from tuner.frontend.wire import read_json
+from tuner.ir.custom import RuleSet
 from tuner.ir.fingerprint import canonicalize
-from tuner.ir.graph import Graph
+from tuner.ir.graph import Graph, Node
+from tuner.ir.ops import OPS
 from tuner.rewrite import simplify
 
 Form = Literal["onnx", "json"]
@@ -38,6 +40,18 @@ class Model:
     fingerprint: str
     import_seconds: float
 
+    def kinds(self, node: Node) -> frozenset[str]:
+        """What fusion rules may call a node: operators, primitive, op pattern."""
+        origins = self.names.get(node.name, ())
+        told = self.imported.operators
+        return frozenset(
+            (
+                node.op,
+                OPS[node.op].pattern.name.lower(),
+                *(told[name] for name in origins if name in told),
+            )
+        )
+
     def node_id(self, name: str) -> str:
         """Canonical id of a node given by id or by the user's name.
 
@@ -62,6 +76,7 @@ def load(
     *,
     shapes: Mapping[str, int] | None = None,
     training: bool = False,
+    rules: RuleSet | None = None,
     clock: Callable[[], float] = perf_counter,
 ) -> Model:
     """Read a model, bind its dimensions, simplify it and give it canonical ids.
@@ -72,6 +87,7 @@ def load(
         shapes: sizes of symbolic dimensions; the model's own defaults fill the rest.
         training: whether normalisation statistics are live, so that nothing that
             depends on their values may be folded.
+        rules: operators of the user's own.
         clock: seconds, for `import_seconds`.
 
     Raises:
@@ -82,7 +98,7 @@ def load(
     start = clock()
     read = read_onnx if form == "onnx" else read_json
     given = dict(shapes or {})
-    imported = read(data, dims=given, use_defaults=True)
+    imported = read(data, dims=given, use_defaults=True, rules=rules)
     if imported.symbols:
         missing = imported.symbols
         example = ",".join(f"{name}=1" for name in missing)

@@ -13,17 +13,19 @@ from cost_model.catalog import ALIASES, DEVICES, UnknownDevice, find
 from cost_model.device import Device
 from tuner.assembly import Assembler, Compile, Tuned, assemble, limits_for
 from tuner.compilation import compiler_for
-from tuner.errors import UnknownTarget
+from tuner.errors import ConstraintsUnsatisfiable, UnknownTarget
 from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import unfused
 from tuner.fusion.capped import solve_capped
+from tuner.fusion.custom import wishes
 from tuner.fusion.partition import Solution, solve
 from tuner.fusion.traffic import traffic
+from tuner.ir.custom import FusionRule
 from tuner.ir.graph import Region
 from tuner.keys import PlanKey
 from tuner.keys import plan_key as key_of
 from tuner.model import Model, load
-from tuner.plan import CandidateSpace, Family, Options, Partition, Plan
+from tuner.plan import CandidateSpace, Family, Options, Partition, Pin, Plan
 from tuner.pricing import Pricer
 
 __all__ = ["Model", "Planner", "load", "make_plan", "plan_key", "resolve_target"]
@@ -51,6 +53,19 @@ def known_targets() -> str:
     return ", ".join([*DEVICES, *ALIASES])
 
 
+def rule_targets() -> frozenset[str]:
+    """What a fusion rule may call a device: id, alias or architecture."""
+    architectures = (device.architecture for device in DEVICES.values())
+    return frozenset((*DEVICES, *ALIASES, *architectures))
+
+
+def holds_on(rule: FusionRule, device: Device) -> bool:
+    """Whether a fusion rule holds on a device."""
+    called = {device.id, device.architecture}
+    called.update(alias for alias, name in ALIASES.items() if name == device.id)
+    return not rule.targets or not called.isdisjoint(rule.targets)
+
+
 def plan_key(model: Model, target: str | Device, options: Options) -> PlanKey:
     """The key of a model's plan; pins must be canonical ids already."""
     device = target if isinstance(target, Device) else resolve_target(target)
@@ -74,6 +89,9 @@ class Planner:
 
     def __post_init__(self) -> None:
         """Make the parts that are kept."""
+        rules = [r for r in self.options.rules.fusion if holds_on(r, self.device)]
+        self.wishes = wishes(self.model.graph, rules, self.model.kinds)
+        self.required = [rule.name for rule in rules if rule.action == "require"]
         self.pricer = Pricer(self.model.graph, self.device, self.options)
         self.assembler = Assembler(
             self.model.graph,
@@ -111,19 +129,27 @@ class Planner:
         self, price: Price, restrictions: Sequence[Restriction] = ()
     ) -> Solution:
         """The best partition, whatever memory it takes."""
-        return solve(
-            self.model.graph,
-            price,
-            profile=self.options.legality,
-            limits=limits_for(self.device, self.options),
-            pins=(*self.options.pins, *restrictions),
-            time_limit_seconds=self.time_limit_seconds,
-            clock=self.clock,
-        )
+        try:
+            return solve(
+                self.model.graph,
+                price,
+                profile=self.options.legality,
+                limits=limits_for(self.device, self.options),
+                pins=(*self.options.pins, *self.wishes, *restrictions),
+                time_limit_seconds=self.time_limit_seconds,
+                clock=self.clock,
+            )
+        except ConstraintsUnsatisfiable as error:
+            if not self.required:
+                raise
+            raise ConstraintsUnsatisfiable(
+                f"rules {', '.join(self.required)}", str(error)
+            ) from error
 
     def _unpinned(self) -> tuple[Solution, ...]:
         """The plan without fusion, where nothing must be fused."""
-        fused = any(pin.fuse for pin in self.options.pins)
+        pins = (*self.options.pins, *self.wishes)
+        fused = any(isinstance(pin, Pin) and pin.fuse for pin in pins)
         return () if fused else (self.unfused(),)
 
     def plan(

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from cost_model.estimate import Estimate, Evidence
+from tuner.ir.custom import RuleSet
 from tuner.ir.graph import Graph, Region
 
 CODEGEN_REVISION: Final = 3
@@ -145,6 +146,7 @@ class Options:
     memory_cap_bytes: int | None = None
     pins: tuple[Pin, ...] = ()
     shapes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    rules: RuleSet = field(default_factory=RuleSet)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,15 @@ under a key that holds structure, attributes and types, but no names.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import cast
 
 from cost_model.device import Device
 from cost_model.estimate import Estimate, Evidence
 from cost_model.roofline import lower_bound, predict
-from cost_model.work import Work
+from cost_model.work import Pipe, Work
 from tuner.ir.graph import Graph, Node, Region, extract
 from tuner.kernel.count import work as count_work
 from tuner.kernel.errors import CannotLower
@@ -123,14 +126,19 @@ def price(
     Returns:
         The price, or None when no generated kernel can run the graph.
     """
+    stated = _stated(small)
     if family not in GENERATED:
-        return _predict(library_work(small, device), LIBRARY_SCHEDULE, device, options)
+        work = library_work(small, device)
+        work = replace(work, operations=_with(work.operations, stated))
+        return _predict(work, LIBRARY_SCHEDULE, device, options)
     try:
         nest = lower(small)
     except CannotLower:
         return None
     schedule = schedule or default_schedule(nest, device)
-    return predict_nest(nest, schedule, device, options, resources=resources)
+    return predict_nest(
+        nest, schedule, device, options, resources=resources, extra=stated
+    )
 
 
 def predict_nest(
@@ -140,9 +148,21 @@ def predict_nest(
     options: Options,
     *,
     resources: Resources | None = None,
+    extra: Mapping[Pipe, float] = MappingProxyType({}),
 ) -> Priced:
-    """Count and predict a lowered kernel under one schedule."""
+    """Count and predict a lowered kernel under one schedule.
+
+    Args:
+        nest: the kernel.
+        schedule: how it walks.
+        device: limits and rates.
+        options: launch mode.
+        resources: what a real compiler said; makes the evidence `compiled`.
+        extra: operations that rules state beyond those that the code shows.
+    """
     work = count_work(nest, schedule, device)
+    if extra:
+        work = replace(work, operations=_with(work.operations, extra))
     if resources is None:
         return _predict(work, schedule, device, options)
     compiled = replace(
@@ -151,6 +171,25 @@ def predict_nest(
         spill_bytes_per_thread=resources.spill_store_bytes + resources.spill_load_bytes,
     )
     return _predict(compiled, schedule, device, options, Evidence.COMPILED)
+
+
+def _stated(small: Graph) -> Mapping[Pipe, float]:
+    """Operations that rules state beyond those that expressions show; may be fewer."""
+    found: dict[Pipe, float] = {}
+    for node in small.nodes:
+        cost = cast("tuple[str | float, ...]", node.attributes.get("cost", ()))
+        elements = small.types[node.outputs[0]].elements
+        for pipe, more in zip(cost[::2], cost[1::2], strict=True):
+            place = Pipe(str(pipe))
+            found[place] = found.get(place, 0.0) + float(more) * elements
+    return found
+
+
+def _with(
+    counted: Mapping[Pipe, float], extra: Mapping[Pipe, float]
+) -> Mapping[Pipe, float]:
+    pipes = dict.fromkeys((*counted, *extra))
+    return {p: max(0.0, counted.get(p, 0.0) + extra.get(p, 0.0)) for p in pipes}
 
 
 def _predict(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -96,8 +97,39 @@ def json_object(option: str, text: str) -> Mapping[str, Any]:
     return value
 
 
+_UNITS: Final = {
+    "": 1,
+    "B": 1,
+    **{f"{letter}iB": 1 << 10 * n for n, letter in enumerate("KMGT", start=1)},
+    **{f"{letter}B": 1000**n for n, letter in enumerate("KMGT", start=1)},
+}
+
+
+def bytes_of(option: str, word: str) -> int:
+    """A number of bytes from a word such as `512MiB`, `1.5GB` or `4096`.
+
+    Raises:
+        BadArgument: it is none, or not positive.
+    """
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", word.strip())
+    units = {unit.lower(): size for unit, size in _UNITS.items()}
+    if match is None or match[2].lower() not in units:
+        known = ", ".join(unit for unit in _UNITS if unit)
+        raise BadArgument(
+            option, f"{word!r} is no number of bytes", hint=f"512MiB; units: {known}"
+        )
+    count = int(float(match[1]) * units[match[2].lower()])
+    if count < 1:
+        raise BadArgument(option, "must be at least one byte", hint=f"{option} 512MiB")
+    return count
+
+
 def read_model(
-    path: Path, target: str, shape: Iterable[str], given: Mapping[str, Any]
+    path: Path,
+    target: str,
+    shape: Iterable[str],
+    given: Mapping[str, Any],
+    rules: Iterable[Path] = (),
 ) -> Prepared:
     """The model of a file, with every dimension bound and its plan key.
 
@@ -107,11 +139,13 @@ def read_model(
             `@` and digits it is a stored calibration of that device.
         shape: words of `--shape`; they win over `shapes` of the options.
         given: the options object.
+        rules: files of `--rules`, beside those that the settings name.
     """
     said = sizes(shape)
     data = read_bytes(path)
 
     from service.jobs.planning import Planner, Question
+    from service.jobs.registered import registered
 
     options = dict(given)
     shapes = options.get("shapes", {})
@@ -119,7 +153,8 @@ def read_model(
         options["shapes"] = {**shapes, **said}
     base = target.partition("@")[0]
     question = Question(data=data, form=form_of(data), target=base, options=options)
-    prepared = Planner(plan_seconds=1.0).prepare(question)
+    known = registered(settings().rules, rules)
+    prepared = Planner(plan_seconds=1.0, rules=known).prepare(question)
     return prepared if base == target else _calibrated(prepared, target)
 
 

@@ -36,6 +36,14 @@ Legality = Annotated[
     str | None,
     typer.Option("--legality", help="Rule set of candidates: reference or full."),
 ]
+Rules = Annotated[
+    list[Path] | None,
+    typer.Option("--rules", help="TOML file with operators and fusion rules."),
+]
+MemoryCap = Annotated[
+    str | None,
+    typer.Option("--memory-cap", help="Most memory of the plan: 512MiB."),
+]
 OptionsText = Annotated[
     str, typer.Option("--options", help="Further plan options as a JSON object.")
 ]
@@ -59,6 +67,8 @@ def plan(
     shape: Shapes = None,
     legality: Legality = None,
     options: OptionsText = "{}",
+    memory_cap: MemoryCap = None,
+    rules: Rules = None,
     time_limit: Annotated[
         float, typer.Option("--time-limit", min=0.1, help="Seconds for the solver.")
     ] = 60.0,
@@ -68,8 +78,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Plan a model for a target, without running it and without a service."""
-    given = with_legality(options, legality)
-    prepared = inputs.read_model(model, target, shape or (), given)
+    given = with_cap(with_legality(options, legality), memory_cap)
+    prepared = inputs.read_model(model, target, shape or (), given, rules or ())
     joined = make(prepared, time_limit_seconds=time_limit).joined()
     if as_json:
         output.emit(joined)
@@ -81,6 +91,13 @@ def with_legality(options: str, legality: str | None) -> dict[str, Any]:
     """The options object, with the rule set that its own option names."""
     given = dict(inputs.json_object("--options", options))
     return given if legality is None else given | {"legality": legality}
+
+
+def with_cap(given: dict[str, Any], memory_cap: str | None) -> dict[str, Any]:
+    """The options object, with the memory cap that its own option names."""
+    if memory_cap is None:
+        return given
+    return given | {"memory_cap_bytes": inputs.bytes_of("--memory-cap", memory_cap)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +161,8 @@ def lookup(
     target: Target = "cpu",
     shape: Shapes = None,
     options: OptionsText = "{}",
+    memory_cap: MemoryCap = None,
+    rules: Rules = None,
     require: Annotated[
         str,
         typer.Option("--require", help="Least evidence: analytic, compiled, measured."),
@@ -161,7 +180,11 @@ def lookup(
         found = lookups.find(what, least, server)
         shown = _shown(found, what, names={})
     else:
-        shown = _lookup_model(Path(what), target, (shape or (), options), least, server)
+        given = with_cap(dict(inputs.json_object("--options", options)), memory_cap)
+        prepared = inputs.read_model(
+            Path(what), target, shape or (), given, rules or ()
+        )
+        shown = _lookup_model(prepared, least, server)
     if as_json:
         output.emit(shown)
     else:
@@ -169,15 +192,10 @@ def lookup(
         views.show_plan(shown)
 
 
-def _lookup_model(
-    path: Path, target: str, asked: tuple[Sequence[str], str], least: Least, server: str
-) -> dict[str, Any]:
+def _lookup_model(prepared: Prepared, least: Least, server: str) -> dict[str, Any]:
     """The stored plan of a model, or the analytic one when that will do."""
     from service.cli import lookups
 
-    shape, text = asked
-    given = inputs.json_object("--options", text)
-    prepared = inputs.read_model(path, target, shape, given)
     key = prepared.key.key
     try:
         found = lookups.find(key, least, server)
@@ -217,6 +235,8 @@ def export(
     target: Target = "cpu",
     shape: Shapes = None,
     options: OptionsText = "{}",
+    memory_cap: MemoryCap = None,
+    rules: Rules = None,
     form: Annotated[
         str, typer.Option("--format", "-f", help="cuda or opencl; else the target's.")
     ] = "",
@@ -232,8 +252,10 @@ def export(
     if inputs.is_key(what):
         package = exports.of_stored(what, form)
     else:
-        given = inputs.json_object("--options", options)
-        prepared = inputs.read_model(Path(what), target, shape or (), given)
+        given = with_cap(dict(inputs.json_object("--options", options)), memory_cap)
+        prepared = inputs.read_model(
+            Path(what), target, shape or (), given, rules or ()
+        )
         planned = make(prepared) if body is None else replayed(prepared, body)
         package = exports.of_planned(planned, form)
     written = exports.write(package, folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 from cost_model.device import Device
@@ -13,6 +13,7 @@ from service.store.jobs import Progress
 from service.store.plans import PlanIdentity, PlanRevision
 from tuner import document, pipeline
 from tuner.errors import InvalidModel, InvalidOption
+from tuner.ir.custom import RuleSet
 from tuner.keys import PlanKey
 from tuner.plan import Options, Pin, Plan
 from tuner.runtime import cuda
@@ -117,9 +118,11 @@ class Planner:
 
     Attributes:
         plan_seconds: time limit of the partition solver.
+        rules: operators and fusion rules of whoever runs this.
     """
 
     plan_seconds: float
+    rules: RuleSet = field(default_factory=RuleSet)
 
     def prepare(self, question: Question) -> Prepared:
         """Read a model and find its key; needs no device and no compiler.
@@ -129,6 +132,7 @@ class Planner:
         """
         device = pipeline.resolve_target(question.target)
         options = read_options(question.options, device.id)
+        options = replace(options, rules=self.rules)
         model = _load(question, options)
         pins = tuple(
             Pin(
@@ -172,6 +176,7 @@ def _load(question: Question, options: Options) -> pipeline.Model:
             question.form,
             shapes=options.shapes,
             training=options.mode == "training",
+            rules=options.rules,
         )
     except (OverflowError, ValueError) as error:
         raise InvalidModel(

@@ -28,6 +28,7 @@ from service.jobs.planning import Outline, Question
 from service.store.blobs import Blob
 from service.store.plans import PlanIdentity, PlanRevision
 from tuner.errors import TunerError
+from tuner.ir.custom import RuleSet
 
 log = structlog.get_logger(__name__)
 
@@ -86,10 +87,14 @@ class ReaderPool:
     Args:
         processes: how many models are read at once; others wait.
         limits: what each process may take.
+        rules: operators and fusion rules of whoever runs this.
     """
 
-    def __init__(self, *, processes: int, limits: ReaderLimits) -> None:
+    def __init__(
+        self, *, processes: int, limits: ReaderLimits, rules: RuleSet | None = None
+    ) -> None:
         self._limits = limits
+        self._rules = json.dumps((rules or RuleSet()).as_json)
         self._free = threading.BoundedSemaphore(processes)
         self._lock = threading.Lock()
         self._pool = _Pool()
@@ -209,6 +214,7 @@ class ReaderPool:
             str(theirs.fileno()),
             str(self._limits.memory_bytes),
             str(self._limits.plan_seconds),
+            self._rules,
         ]
         process = subprocess.Popen(  # noqa: S603 - our own module, our own numbers
             command,

@@ -1,6 +1,6 @@
 """The process that reads and plans models, with as much memory as it is given.
 
-Usage: `python -m service.jobs.reader_child FD MEMORY_BYTES PLAN_SECONDS`, by
+Usage: `python -m service.jobs.reader_child FD MEMORY_BYTES PLAN_SECONDS RULES`, by
 `service.jobs.reader` alone. Questions come and answers go as JSON and plain bytes:
 whatever a model does to this process, its parent loads no object of it.
 """
@@ -20,6 +20,7 @@ from service.jobs.planning import Planner, Prepared, Question
 from service.jobs.submission import body_fingerprint
 from service.store.plans import PlanRevision
 from tuner.errors import InternalError, TunerError
+from tuner.ir.custom import RuleSet
 
 _REMEMBERED: Final = 4
 """Models that are kept as read, for the plan that is asked for next."""
@@ -142,7 +143,8 @@ def main(arguments: list[str]) -> None:
     """Serve the parent that gave this process its end of a pipe."""
     pipe = Connection(int(arguments[0]))
     limit_memory(int(arguments[1]))
-    serve(pipe, Reader(Planner(plan_seconds=float(arguments[2]))))
+    rules = RuleSet.from_json(json.loads(arguments[3]))
+    serve(pipe, Reader(Planner(plan_seconds=float(arguments[2]), rules=rules)))
 
 
 if __name__ == "__main__":

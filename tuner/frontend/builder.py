@@ -11,6 +11,7 @@ import numpy as np
 
 from tuner.errors import InvalidModel
 from tuner.frontend.sizes import Size, Sizes, Undecided
+from tuner.ir.custom import RuleSet
 from tuner.ir.graph import Attribute
 from tuner.ir.interpreter import load, store
 from tuner.ir.ops import OPS, Pattern
@@ -51,10 +52,12 @@ class Builder:
         where: its name, for errors.
         sizes: the arithmetic of symbolic extents.
         assumptions: what the symbolic extents must fulfil, as text.
+        rules: operators of the user's own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rules: RuleSet | None = None) -> None:
         """Start with nothing."""
+        self.rules = rules or RuleSet()
         self.user = -1
         self.where = ""
         self.sizes = Sizes()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from tuner.ir.graph import Graph
 from tuner.ir.types import Array
@@ -24,7 +25,10 @@ class Imported:
         assumptions: what the unbound dimensions must fulfil, such as "seq <= 512";
             the model is only read right for such sizes.
         is_training: whether a node works in training mode.
-        onnx: the model with the dimensions bound and every weight a graph input.
+        onnx: the model with the dimensions bound and every weight a graph input;
+            operators of the user's own are functions of the model.
+        operators: the operator of each node of the user's, by its name; one that is
+            not in the standard's own domain as `domain::operator`.
     """
 
     graph: Graph
@@ -37,3 +41,4 @@ class Imported:
     assumptions: tuple[str, ...]
     is_training: bool
     onnx: bytes
+    operators: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

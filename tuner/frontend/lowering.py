@@ -10,6 +10,7 @@ import onnx
 from tuner.errors import InvalidModel, UnsupportedModel
 from tuner.frontend.builder import Builder, Decline, Ref
 from tuner.frontend.call import Call, Results
+from tuner.frontend.custom import expand
 from tuner.frontend.opaque import FindType, as_opaque
 from tuner.frontend.protos import proto_of
 from tuner.frontend.rules.table import RULES
@@ -79,6 +80,9 @@ def lower(
 
 
 def _by_rule(b: Builder, call: Call) -> Results:
+    operator = b.rules.by_key.get((call.domain, call.op))
+    if operator is not None:
+        return [expand(b, call, operator)]
     rule = None if call.domain else RULES.get(call.op)
     if rule is None:
         raise Decline("no rule")

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import onnx
 
+from tuner.frontend.custom import with_functions
 from tuner.frontend.imported import Imported
 from tuner.frontend.model import (
     Limits,
@@ -21,6 +22,7 @@ from tuner.frontend.model import (
     write_metadata,
 )
 from tuner.frontend.reader import Reader
+from tuner.ir.custom import RuleSet
 from tuner.ir.verify import verify
 
 
@@ -30,6 +32,7 @@ def read_onnx(
     dims: Mapping[str, int] = MappingProxyType({}),
     use_defaults: bool = False,
     limits: Limits | None = None,
+    rules: RuleSet | None = None,
 ) -> Imported:
     """Read a model.
 
@@ -38,6 +41,7 @@ def read_onnx(
         dims: sizes of symbolic dimensions.
         use_defaults: whether the model's own `dim_defaults` bind what `dims` does not.
         limits: what is read at most.
+        rules: operators of the user's own.
 
     Raises:
         InvalidModel: the bytes are not a model, or it breaks its own standard.
@@ -55,7 +59,7 @@ def read_onnx(
     weights = [n for n in metadata.weights if n in listed and n not in given]
     weights += [n for n in values if n not in metadata.weights]
     write_metadata(model, "weights", weights)
-    reader = Reader(inline(model), set(weights))
+    reader = Reader(inline(model), set(weights), rules)
     graph = check_tensors(verify(reader.read()), limits)
     return Imported(
         graph=graph,
@@ -67,7 +71,8 @@ def read_onnx(
         symbols=symbols_of(model.graph),
         assumptions=tuple(reader.b.assumptions),
         is_training=reader.is_training,
-        onnx=model.SerializeToString(),
+        onnx=with_functions(model, rules or RuleSet()),
+        operators=MappingProxyType(reader.operators),
     )
 
 

@@ -16,6 +16,7 @@ from tuner.frontend.model import opsets_of
 from tuner.frontend.opaque import captures
 from tuner.frontend.order import names_of, sort_nodes
 from tuner.frontend.protos import array_of, attribute_of, dtype_of, type_of
+from tuner.ir.custom import RuleSet
 from tuner.ir.graph import Graph
 from tuner.ir.types import TensorType
 
@@ -25,12 +26,19 @@ class Reader:
 
     Attributes:
         is_training: whether a node works in training mode.
+        operators: the operator of each node of the user's, by its name.
         b: the graph so far.
     """
 
-    def __init__(self, model: onnx.ModelProto, weights: Collection[str]) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        weights: Collection[str],
+        rules: RuleSet | None = None,
+    ) -> None:
         """Take a model without functions of its own, and the names of its weights."""
-        self.b = Builder()
+        self.b = Builder(rules)
+        self.operators: dict[str, str] = {}
         self.is_training = False
         self._model = model
         self._weights = frozenset(weights)
@@ -49,6 +57,10 @@ class Reader:
         graph = self._model.graph
         inputs = self._sources(graph)
         names = names_of(graph.node)
+        self.operators = {
+            name: f"{node.domain}::{node.op_type}".removeprefix("::")
+            for name, node in zip(names, graph.node, strict=True)
+        }
         makers: dict[str, int] = {}
         for index in sort_nodes(graph.node, names, self._env):
             self.b.user, self.b.where = index, names[index]

@@ -11,6 +11,7 @@ from tuner.frontend.imported import Imported
 from tuner.frontend.model import Limits
 from tuner.frontend.onnx import read_onnx
 from tuner.frontend.to_json import to_json
+from tuner.ir.custom import RuleSet
 
 __all__ = ["decode", "read_json", "to_json", "to_onnx"]
 
@@ -21,6 +22,7 @@ def read_json(
     dims: Mapping[str, int] = MappingProxyType({}),
     use_defaults: bool = False,
     limits: Limits | None = None,
+    rules: RuleSet | None = None,
 ) -> Imported:
     """Read a model in the JSON form; the result is that of its ONNX form.
 
@@ -30,4 +32,6 @@ def read_json(
         ModelTooLarge: it exceeds the limits.
     """
     data = to_onnx(decode(source))
-    return read_onnx(data, dims=dims, use_defaults=use_defaults, limits=limits)
+    return read_onnx(
+        data, dims=dims, use_defaults=use_defaults, limits=limits, rules=rules
+    )
