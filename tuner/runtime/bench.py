@@ -20,6 +20,7 @@ from tuner.plan import Measurement
 from tuner.runtime import library, wire
 from tuner.runtime.backend import Backend, Enqueue, Memory
 from tuner.runtime.feeds import VARIANTS, align, make_feeds
+from tuner.runtime.flush import Flush, before_each
 from tuner.runtime.kernels import bind_generated, bind_library
 from tuner.runtime.requests import MeasureRequest
 from tuner.runtime.timing import Protocol, Run, measure_by_turns
@@ -179,6 +180,7 @@ class Bench:
         self.options = options
         self._cases: OrderedDict[str, Case] = OrderedDict()
         self._verified: dict[tuple[str, str, str], Verdict] = {}
+        self._flush: tuple[int, Flush] | None = None
 
     def measure(self, request: MeasureRequest) -> Measurement:
         """Verify, then time.
@@ -237,7 +239,17 @@ class Bench:
             first = self._verify(case, 0, enqueue, outputs)
             verdict = _worse(first, self._verify(case, 1, other, outputs))
             self._verified[_identity(request)] = verdict
-        return partial(self.backend.elapsed, enqueue), verdict
+        warm = partial(self.backend.elapsed, enqueue)
+        return self.cold(warm, request.flush_bytes), verdict
+
+    def cold(self, run: Run, flush_bytes: int) -> Run:
+        """The same run with so much memory touched before each launch."""
+        if not flush_bytes:
+            return run
+        if self._flush is None or self._flush[0] != flush_bytes:
+            self._flush = None
+            self._flush = (flush_bytes, Flush(self.backend, flush_bytes))
+        return before_each(run, self._flush[1])
 
     def _case(self, request: MeasureRequest) -> Case:
         key = _case_key(request)

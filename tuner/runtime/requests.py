@@ -13,6 +13,8 @@ from tuner.ir.types import Array, TensorType
 from tuner.plan import Measurement, MemoryPlan, Source
 
 Exactness = Literal["strict", "relaxed"]
+Cache = Literal["cold", "warm"]
+"""Whether a timed launch finds its inputs in the caches or not."""
 Tell = Callable[[str], None]
 """Says what is done next; the empty text: nothing in particular."""
 
@@ -40,6 +42,9 @@ class MeasureRequest:
         abandon_above_seconds: give up after 3 samples that are all slower.
         deadline_seconds: after this the child is killed, counted from the request.
         attempts: how often a batch of samples that others disturbed is taken.
+        flush_bytes: so much other memory is touched before every launch, so that the
+            caches hold nothing of the kernel's; 0 leaves them as the launch before
+            left them.
         verify: whether outputs are compared before timing.
         timed: whether it is timed at all; if not, it is verified once per process.
     """
@@ -58,6 +63,7 @@ class MeasureRequest:
     abandon_above_seconds: float = math.inf
     deadline_seconds: float = 60.0
     attempts: int = 1
+    flush_bytes: int = 0
     verify: bool = True
     timed: bool = True
 
@@ -125,6 +131,7 @@ class PlanRequest:
             the model's names.
         budget_seconds: for the timed samples of all programs together.
         attempts: how often samples that others disturbed are taken.
+        flush_bytes: touched before every run; see `MeasureRequest`.
     """
 
     programs: Mapping[str, Program]
@@ -141,6 +148,7 @@ class PlanRequest:
     budget_seconds: float = 5.0
     deadline_seconds: float = 300.0
     attempts: int = 1
+    flush_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,6 +197,7 @@ class Runner:
             repeats=request.repeats,
             budget_seconds=request.budget_seconds / (len(request.programs) + 1),
             attempts=request.attempts,
+            flush_bytes=request.flush_bytes,
         )
         with Runner("null", threads=self._threads) as alone:
             answer: Measurement = alone.ask(question, request.deadline_seconds)

@@ -15,9 +15,10 @@ from tuner.plan import Measurement
 from tuner.runtime.backend import Backend
 from tuner.runtime.executor import Executor, prepared
 from tuner.runtime.failures import failure_of
+from tuner.runtime.flush import Flush, before_each, host_flush
 from tuner.runtime.library import Launch, ReferenceModel, SessionOptions
 from tuner.runtime.requests import PlanRequest, PlanResult, Program, Tell, silent
-from tuner.runtime.timing import Protocol, measure, measure_by_turns
+from tuner.runtime.timing import Protocol, Run, measure, measure_by_turns
 from tuner.runtime.verification import EPSILON, MODEL_EPSILONS, Verdict, widen
 
 
@@ -32,6 +33,7 @@ class ReferenceRequest:
     repeats: int
     budget_seconds: float
     attempts: int = 1
+    flush_bytes: int = 0
 
 
 def time_reference(request: ReferenceRequest) -> Measurement:
@@ -48,7 +50,9 @@ def time_reference(request: ReferenceRequest) -> Measurement:
     def run(launches: int) -> float:
         return _elapsed(launch, launches)
 
-    return measure(run, protocol)
+    if not request.flush_bytes:
+        return measure(run, protocol)
+    return measure(before_each(run, host_flush(request.flush_bytes)), protocol)
 
 
 def _elapsed(launch: Launch, launches: int) -> float:
@@ -80,7 +84,7 @@ def measure_programs(
     """
     expected = _expected(request) if request.reference is not None else None
     loaded, failures = _load(backend, request, options, expected, tell)
-    timed = _timed({name: e for name, (e, _) in loaded.items()}, request)
+    timed = _timed({name: e for name, (e, _) in loaded.items()}, request, backend)
     found = {
         name: replace(
             timed[name],
@@ -131,7 +135,7 @@ def _load(
 
 
 def _timed(
-    executors: Mapping[str, Executor], request: PlanRequest
+    executors: Mapping[str, Executor], request: PlanRequest, backend: Backend
 ) -> dict[str, Measurement]:
     if not executors:
         return {}
@@ -142,7 +146,11 @@ def _timed(
         budget_seconds=request.budget_seconds,
         attempts=request.attempts,
     )
-    timed = measure_by_turns([e.elapsed for e in executors.values()], protocol)
+    runs: list[Run] = [executor.elapsed for executor in executors.values()]
+    if request.flush_bytes:
+        flush = Flush(backend, request.flush_bytes)
+        runs = [before_each(run, flush) for run in runs]
+    timed = measure_by_turns(runs, protocol)
     return dict(zip(executors, timed, strict=True))
 
 

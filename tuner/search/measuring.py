@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cost_model.device import Device
 from tuner.assembly import kernel_sources
 from tuner.errors import DeviceUnavailable
 from tuner.execution import whole_request
 from tuner.model import Model
 from tuner.plan import GENERATED, Language, Measurement, Options, Plan, Schedule
-from tuner.runtime.requests import MeasureRequest, Measures
+from tuner.runtime.requests import Cache, MeasureRequest, Measures
 from tuner.search.kernels import KernelState
 from tuner.search.near import near_key, sizes
 from tuner.search.records import Json, to_json, toolchain_id
@@ -23,6 +24,23 @@ WHOLE_SAMPLE_SECONDS: Final = 2.5
 """Timed samples of all whole plans together."""
 ATTEMPTS: Final = 4
 """A batch of samples that others disturbed is repeated up to three times."""
+
+
+FLUSH_FACTOR: Final = 2
+"""A flush is so many times larger than all caches: what is evicted first is not ours
+to know, and writes take lines too."""
+
+
+def flush_bytes(cache: Cache, device: Device) -> int:
+    """How much to touch before every launch, so that the caches are as asked.
+
+    A calibrated device's last-level cache is where its measured copy curve bends, not
+    what the host reports: a shared host may report a cache that is not ours.
+    """
+    if cache == "warm":
+        return 0
+    private = device.l1_bytes * device.multiprocessors
+    return FLUSH_FACTOR * (device.l2_bytes + private)
 
 
 def describe(device: Measures, planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,6 +67,7 @@ class Measurer:
     Attributes:
         planned: code generator and compiler, as in the plan key.
         seed: of all inputs.
+        flush_bytes: touched before every timed launch; 0 leaves the caches warm.
         clock: seconds; read around measurements only, and recorded in their results.
     """
 
@@ -58,6 +77,7 @@ class Measurer:
     planned: Mapping[str, Any]
     seed: int
     clock: Callable[[], float]
+    flush_bytes: int = 0
 
     def device(self, device: Measures) -> Json:
         """Who measures.
@@ -82,6 +102,7 @@ class Measurer:
             budget_seconds=SAMPLE_SECONDS,
             abandon_above_seconds=state.abandon_above_seconds,
             attempts=ATTEMPTS,
+            flush_bytes=self.flush_bytes,
             timed=timed,
         )
         start = self.clock()
@@ -116,6 +137,7 @@ class Measurer:
             budget_seconds=WHOLE_SAMPLE_SECONDS,
             attempts=ATTEMPTS,
         )
+        request = replace(request, flush_bytes=self.flush_bytes)
         start = self.clock()
         try:
             result = device.measure_whole(request)

@@ -31,6 +31,7 @@ def measurement_key(
     device: str,
     toolchain: Mapping[str, Any],
     exactness: str,
+    cache: str = "warm",
 ) -> str:
     """Identity of a measurement: kernel, schedule, device, toolchain, exactness.
 
@@ -40,18 +41,16 @@ def measurement_key(
         device: catalogue id of the target.
         toolchain: of the device that measures: its name, compiler, driver, library.
         exactness: what the compiler was allowed.
+        cache: cold or warm; identities of warm ones do not name it.
     """
-    return digest(
-        encode(
-            {
-                "kernel": fingerprint,
-                "schedule": schedule.as_dict,
-                "device": device,
-                "toolchain": dict(toolchain),
-                "exactness": exactness,
-            }
-        )
-    )
+    identity = {
+        "kernel": fingerprint,
+        "schedule": schedule.as_dict,
+        "device": device,
+        "toolchain": dict(toolchain),
+        "exactness": exactness,
+    }
+    return digest(encode(identity if cache == "warm" else {**identity, "cache": cache}))
 
 
 def toolchain_id(toolchain: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from tuner.fusion.partition import Solution
 from tuner.pipeline import Planner
 from tuner.plan import Choice, Measurement, Schedule
+from tuner.runtime.requests import Cache
 from tuner.search.budget import Ledger
 from tuner.search.contest import Contestant
 from tuner.search.costs import Costs, PriceKind
@@ -26,6 +27,7 @@ class Run:
     Attributes:
         known: results of earlier runs.
         seed: of all random choices.
+        cache: whether kernels are timed with cold or warm caches.
         stage: what is done now.
         toolchain: of the device that measures; empty before it was asked.
         kernels: by fingerprint.
@@ -48,6 +50,7 @@ class Run:
     known: Known
     ledger: Ledger
     seed: int
+    cache: Cache = "warm"
     stage: Stage = "open"
     toolchain: Mapping[str, Any] = field(default_factory=dict)
     kernels: dict[str, KernelState] = field(default_factory=dict)
@@ -144,6 +147,7 @@ class Run:
             device=self.planner.device.id,
             toolchain=toolchain,
             exactness=self.planner.options.exactness,
+            cache=self.cache,
         )
 
     def item(self, kind: str, state: KernelState, schedule: Schedule) -> Json:

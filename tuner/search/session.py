@@ -25,13 +25,13 @@ from typing import Any
 from tuner.model import Model
 from tuner.pipeline import Planner, plan_key, resolve_target
 from tuner.plan import Options, Plan, Schedule
-from tuner.runtime.requests import Measures
+from tuner.runtime.requests import Cache, Measures
 from tuner.search import forecast
 from tuner.search.budget import Budget, Ledger
 from tuner.search.contest import is_disturbed
 from tuner.search.costs import PriceKind
 from tuner.search.kernels import KernelState
-from tuner.search.measuring import Measurer
+from tuner.search.measuring import Measurer, flush_bytes
 from tuner.search.observing import Observer
 from tuner.search.plans import Plans
 from tuner.search.proposing import Proposer
@@ -51,6 +51,8 @@ class TuningSession:
         known: results of earlier runs by measurement key; they cost nothing.
         seed: of all random choices.
         incumbent: body of the stored measured plan; what replaces it is faster.
+        cache: whether everything is timed with cold or warm caches; results of the
+            one never stand for the other.
         clock: seconds; read around measurements only, and recorded in their results.
     """
 
@@ -64,6 +66,7 @@ class TuningSession:
         seed: int = 0,
         *,
         incumbent: Mapping[str, Any] | None = None,
+        cache: Cache = "warm",
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.model = model
@@ -80,12 +83,14 @@ class TuningSession:
             planned=self.key.toolchain,
             seed=seed,
             clock=clock,
+            flush_bytes=flush_bytes(cache, self.device),
         )
         self._run = Run(
             planner=self.planner,
             known=Known(known or {}),
             ledger=Ledger(budget=budget),
             seed=seed,
+            cache=cache,
         )
         self._plans = Plans(self._run, incumbent)
         self._proposer = Proposer(self._run, self._plans)

@@ -11,6 +11,7 @@ from tuner.errors import CompileFailed
 from tuner.plan import Argument, Source
 from tuner.runtime.backend import Backend, ResourcesExceeded, aligned_bytes
 from tuner.runtime.canary import canary, sing
+from tuner.runtime.flush import Flush
 
 
 class BackendContract:
@@ -93,6 +94,15 @@ class BackendContract:
         memories = [backend.allocate(4096), backend.allocate(4096)]
         with pytest.raises(ResourcesExceeded):
             backend.bind(source, memories)
+
+    def test_a_flush_touches_all_of_its_memory(self, backend: Backend) -> None:
+        """Every element, each time that it is called, and no less than asked."""
+        flush = Flush(backend, 10_000)
+        flush()
+        flush()
+        result = np.zeros(2500, np.float32)
+        backend.read(flush.memory, result)
+        assert (result == 2.0).all()
 
     def test_time_passes(self, backend: Backend) -> None:
         """More launches take longer, and both take more than nothing."""

@@ -14,7 +14,7 @@ from tuner import document
 from tuner.model import Model, load
 from tuner.plan import Options
 from tuner.runtime.null import NullRunner
-from tuner.runtime.requests import MeasureRequest
+from tuner.runtime.requests import Cache, MeasureRequest
 from tuner.search.budget import Budget
 from tuner.search.session import TuningSession
 
@@ -105,6 +105,7 @@ def session_of(
     *,
     seed: int = 7,
     incumbent: Mapping[str, Any] | None = None,
+    cache: Cache = "warm",
 ) -> TuningSession:
     """A session on the processor's model."""
     return TuningSession(
@@ -115,6 +116,7 @@ def session_of(
         known,
         seed,
         incumbent=incumbent,
+        cache=cache,
         clock=no_clock,
     )
 

@@ -227,6 +227,29 @@ def test_results_of_another_toolchain_are_not_served(
     assert not set(known) & set(results_by_key(log))
 
 
+def test_cold_and_warm_results_are_kept_apart(model: Model, finished: Finished) -> None:
+    """A cold run asks for flushed launches, and is served no warm result."""
+    known = results_by_key(finished[1])
+    flushed: set[bool] = set()
+
+    class Listening(NullRunner):
+        def measure(self, request: MeasureRequest) -> Measurement:
+            flushed.add(request.flush_bytes > 0)
+            return super().measure(request)
+
+        def measure_whole(self, request: PlanRequest) -> PlanResult:
+            flushed.add(request.flush_bytes > 0)
+            return super().measure_whole(request)
+
+    log = run_to_end(session_of(model, known, cache="cold"), Listening(made_up_seconds))
+    assert flushed == {True}
+    cold = results_by_key(log)
+    assert cold
+    assert not set(known) & set(cold)
+    again = session_of(model, {**known, **cold}, cache="cold")
+    assert not kernel_runs(run_to_end(again, Listening(made_up_seconds)))
+
+
 @pytest.mark.parametrize(
     "damage",
     [
