@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from service.app import create_app
 from service.settings import Settings
 from service.store import Database
-from tests.service.dashboard.samples import store_job
+from tests.service.dashboard import samples
+from tests.service.dashboard.samples import store_earlier_plan, store_job
 
 FLAGS = (
     "--headless",
@@ -84,7 +86,7 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A service on a free port with jobs in every interesting state."""
     folder = tmp_path_factory.mktemp("site")
@@ -100,13 +102,45 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             assert thread.is_alive(), "the service did not start"
             time.sleep(0.02)
         database: Database = app.state.context.database
+        started = samples.STARTED
+        object.__setattr__(
+            app.state.context, "clock", lambda: started + timedelta(minutes=9)
+        )
         store_job(database, name="1", minutes=0)
         store_job(database, name="2", state="failed", minutes=1)
         store_job(database, name="3", state="running", minutes=2)
         store_job(database, name="4", layers=130, trials=10_000, minutes=3)
+        store_job(database, name="5", state="queued", layers=1, minutes=4)
+        store_job(database, name="6", layers=1, minutes=5)
+        for name, layers in (("1", 4), ("4", 130)):
+            store_earlier_plan(database, name=name, layers=layers)
         yield Site(address=f"http://127.0.0.1:{port}", database=database)
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def tab(chromium: Browser, site: Site) -> Iterator[Watched]:
+    """One page for all checks that only look; opening it again is what is cheap."""
+    context, watched = _watched(chromium, site, {})
+    yield watched
+    context.close()
+
+
+def _watched(
+    chromium: Browser, site: Site, options: dict[str, object]
+) -> tuple[BrowserContext, Watched]:
+    context = chromium.new_context(**options)  # type: ignore[arg-type]
+    context.add_init_script(
+        "window.fuseplanViolations = [];"
+        "document.addEventListener('securitypolicyviolation', (event) =>"
+        " window.fuseplanViolations.push(event.violatedDirective));"
+    )
+    page = context.new_page()
+    watched = Watched(page=page, address=site.address)
+    page.on("console", lambda message: _hear(watched, message.type, message.text))
+    page.on("pageerror", lambda error: watched.complaints.append(str(error)))
+    return context, watched
 
 
 @pytest.fixture
@@ -115,17 +149,8 @@ def watch(chromium: Browser, site: Site) -> Iterator[object]:
     contexts: list[BrowserContext] = []
 
     def watch_(**options: object) -> Watched:
-        context = chromium.new_context(**options)  # type: ignore[arg-type]
+        context, watched = _watched(chromium, site, options)
         contexts.append(context)
-        context.add_init_script(
-            "window.fuseplanViolations = [];"
-            "document.addEventListener('securitypolicyviolation', (event) =>"
-            " window.fuseplanViolations.push(event.violatedDirective));"
-        )
-        page = context.new_page()
-        watched = Watched(page=page, address=site.address)
-        page.on("console", lambda message: _hear(watched, message.type, message.text))
-        page.on("pageerror", lambda error: watched.complaints.append(str(error)))
         return watched
 
     yield watch_

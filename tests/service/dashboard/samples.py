@@ -248,6 +248,14 @@ def store_job(
     return job, key
 
 
+def store_earlier_plan(database: Database, *, name: str, layers: int) -> None:
+    """Store what a key had before it was tuned: the plan without a measurement."""
+    body = plan_body(layers=layers, measured=False)
+    with database.write() as session:
+        revision = _revision(body, f"0000{name:0>8}")
+        plans.publish(session, (name * 64)[:64], revision, now=STARTED)
+
+
 def _append(
     session: Any, job: str, events: tuple[EventDraft, ...], now: datetime
 ) -> None:

@@ -1,62 +1,33 @@
-"""The dashboard in a real browser."""
+"""What people do with the dashboard, clicked through in a real browser."""
 
 from __future__ import annotations
 
-import hashlib
+import csv
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from service.store import jobs
 from service.store.jobs import EventDraft
 from tests.browser.conftest import Site, Watched
+from tests.browser.views import (
+    AN_ARROW,
+    DEEP,
+    DEEP_KEY,
+    JOB,
+    KEY,
+    LOOKS,
+    RUNNING,
+    SPARE_KEY,
+)
 from tests.service.dashboard.samples import STARTED
 
 Watch = Callable[..., Watched]
-
-VENDOR = Path(__file__).parent / "vendor"
-AXE = VENDOR / "axe-4.10.3.min.js"
-
-KEY, DEEP_KEY = "1" * 64, "4" * 64
-JOB, FAILED, RUNNING, DEEP = (f"0000{name:0>8}" for name in "1234")
-PAGES = {
-    "overview": "/",
-    "jobs": "/jobs",
-    "job": f"/jobs/{JOB}",
-    "failed": f"/jobs/{FAILED}",
-    "plan": f"/plans/{KEY}",
-    "deep": f"/plans/{DEEP_KEY}",
-    "devices": "/devices",
-    "device": "/devices/cpu",
-    "cache": "/cache",
-    "submit": "/submit",
-    "roofline": f"/plans/{KEY}/roofline?job={JOB}",
-    "kernel": f"/plans/{KEY}/kernels/k3?job={JOB}",
-    "explain": f"/plans/{KEY}/explain?a=n1&b=n3&job={JOB}",
-    "baseline": f"/plans/{KEY}/diff?job={JOB}",
-    "diff": f"/plans/{KEY}/diff?other={DEEP_KEY}",
-    "trials": f"/jobs/{JOB}/trials",
-    "trial": f"/jobs/{JOB}/trials/5",
-    "analysis": f"/jobs/{JOB}/analysis",
-}
-DRAWINGS = {
-    **dict.fromkeys(("plan", "deep"), ("#partition[data-boxes]",)),
-    **dict.fromkeys(("job", "failed"), ("#partition[data-boxes]", "#history canvas")),
-    "roofline": ("#roofline canvas",),
-    "analysis": ("#scatter canvas", "#parallel canvas"),
-}
-"""What has been drawn before a page is looked at."""
-
-LOOKS = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
-}
-
 
 GRAPH = {
     "schema": "fuseplan.graph/1",
@@ -77,68 +48,188 @@ GRAPH = {
 }
 
 
-@pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_load_in_silence(
-    watch: Watch, artifacts: Path, name: str, look: str
-) -> None:
-    """No console error, no policy violation, no sideways scroll; a picture is kept."""
-    watched = watch(**LOOKS[look])
-    page = watched.open(PAGES[name])
-    for drawing in DRAWINGS.get(name, ()):
-        page.wait_for_selector(drawing)
-    width = page.evaluate("document.documentElement.scrollWidth")
-    assert width <= LOOKS[look]["viewport"]["width"]  # type: ignore[index]
-    page.screenshot(path=artifacts / f"{name}-{look}.png", full_page=True)
+def saved(page: Page, button: str, folder: Path) -> Path:
+    """Press a button that gives a file, and keep the file."""
+    with page.expect_download() as waiting:
+        page.click(button)
+    path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return path
+
+
+def test_from_the_demo_to_the_price_of_a_cut(watch: Watch) -> None:
+    """The path of docs/dashboard.md: the run, an arrow, the answer; five clicks do."""
+    watched = watch(**LOOKS["light"])
+    page = watched.open("/")
+    clicks = 1
+    page.click(f"a[href='/jobs/{JOB}']")
+    page.wait_for_selector("#partition[data-boxes]")
+    page.locator("#partition").scroll_into_view_if_needed()
+    clicks += 1
+    page.mouse.click(*page.evaluate(AN_ARROW))
+    detail = page.locator("#partition-detail")
+    expect(detail).to_contain_text("Why not fused?")
+    expect(detail).to_contain_text("crosses from one kernel to the other")
+    expect(detail).to_contain_text("One kernel would save at most")
+    assert clicks <= 5
     watched.assert_quiet()
 
 
-@pytest.mark.parametrize("look", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_everybody_can_use_the_pages(watch: Watch, name: str, look: str) -> None:
-    """axe-core finds nothing serious: names, roles, contrast, order of headings."""
-    watched = watch(bypass_csp=True, **LOOKS[look])
-    page = watched.open(PAGES[name])
-    for drawing in DRAWINGS.get(name, ()):
-        page.wait_for_selector(drawing)
-    page.add_script_tag(path=AXE)
-    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
-    serious = [
-        (one["id"], one["nodes"][0]["html"][:200], one["nodes"][0]["failureSummary"])
-        for one in found["violations"]
-        if one["impact"] in {"serious", "critical"}
-    ]
-    assert serious == []
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"/plans/{DEEP_KEY}",
-        f"/jobs/{DEEP}",
-        f"/jobs/{DEEP}/analysis",
-        f"/jobs/{DEEP}/trials",
-        f"/plans/{DEEP_KEY}/roofline",
-        f"/plans/{DEEP_KEY}/diff",
-        f"/plans/{DEEP_KEY}/kernels/k7",
-    ],
-)
-def test_a_page_stays_small(watch: Watch, path: str) -> None:
-    """10,000 trials, 5,000 nodes: 300 boxes and 1 MB at most without the libraries."""
-    watched = watch()
-    sizes: list[int] = []
-    watched.page.on(
-        "response",
-        lambda answer: (
-            "/static/" not in answer.url and sizes.append(len(answer.body()))
-        ),
+def test_a_cut_shows_its_price(watch: Watch) -> None:
+    """What stands on an arrow is what the interface says of the cut."""
+    watched = watch(**LOOKS["light"])
+    page = watched.open(f"/plans/{KEY}?box=3-3")
+    page.wait_for_selector("#partition[data-boxes]")
+    expect(page.locator("#partition-detail h3")).to_have_text("k3")
+    drawn = page.evaluate(
+        """() => {
+          const graph = document.querySelector("#partition .graph")._cyreg.cy;
+          return Object.fromEntries(graph.edges("[?cut]").map(
+            (e) => [`${e.data("from")} ${e.data("to")}`, e.data("price")]));
+        }"""
     )
-    page = watched.page
-    page.goto(watched.address + path, wait_until="networkidle")
-    if page.locator("#partition").count():
-        page.wait_for_selector("#partition[data-boxes]")
-        assert int(page.get_attribute("#partition", "data-boxes") or 0) <= 300
-    assert 0 < sum(sizes) <= 1_000_000
+    told = page.request.get(f"{watched.address}/v1/plans/{KEY}/cuts").json()["cuts"]
+    assert drawn == {f"{c['a']} {c['b']}": -c["extra_seconds"] for c in told}
+    watched.assert_quiet()
+
+
+def test_the_partition_is_kept_as_a_drawing_of_lines(
+    watch: Watch, tmp_path: Path
+) -> None:
+    """An SVG with every box and arrow of the screen, which is well-formed XML."""
+    watched = watch(accept_downloads=True, **LOOKS["light"])
+    page = watched.open(f"/plans/{KEY}?expand=3-3")
+    page.wait_for_selector("#partition[data-boxes]")
+    root = ET.parse(
+        saved(page, ".graph-tools button:has-text('SVG')", tmp_path)
+    ).getroot()
+    boxes = int(page.get_attribute("#partition", "data-boxes") or 0)
+    name = "{http://www.w3.org/2000/svg}"
+    assert len(root.findall(f"{name}rect")) == boxes + 1
+    assert len(root.findall(f"{name}path")) == page.evaluate(
+        "document.querySelector('#partition .graph')._cyreg.cy.edges().length"
+    )
+    watched.assert_quiet()
+
+
+def test_a_table_is_kept_with_raw_numbers(watch: Watch, tmp_path: Path) -> None:
+    """CSV and JSON of the kernels: a row each, times in seconds."""
+    watched = watch(accept_downloads=True, **LOOKS["light"])
+    page = watched.open(f"/plans/{KEY}")
+    tools = "#kernels .table-tools button:has-text('{}')"
+    with saved(page, tools.format("CSV"), tmp_path).open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 48
+    assert float(rows[3]["Predicted"]) == pytest.approx(48e-6)
+    listed = json.loads(saved(page, tools.format("JSON"), tmp_path).read_text())
+    assert listed[3]["Predicted"] == pytest.approx(48e-6)
+    assert listed[3]["Kernel"] == "k3"
+    watched.assert_quiet()
+
+
+def test_runs_are_compared_in_one_drawing(watch: Watch) -> None:
+    """Choose two runs, see both curves, share the link with its axis."""
+    watched = watch(**LOOKS["light"])
+    page = watched.open("/compare")
+    page.check(f"#job-{JOB}")
+    page.check(f"#job-{DEEP}")
+    page.click("button.primary")
+    page.wait_for_selector("#runs[data-drawn]")
+    page.click(".switch [data-axis=time]")
+    assert "across=time" in page.url
+    page.goto(page.url)
+    page.wait_for_selector("#runs[data-drawn]")
+    curves = page.evaluate(
+        "echarts.getInstanceByDom(document.getElementById('runs'))"
+        ".getOption().series.map((s) => s.data.length)"
+    )
+    assert len(curves) == 2
+    assert all(0 < points <= 400 for points in curves)
+    expect(page.locator(".switch [data-axis=time]")).to_have_attribute(
+        "aria-pressed", "true"
+    )
+    watched.assert_quiet()
+
+
+def test_the_gap_closes_to_the_certificate(watch: Watch) -> None:
+    """The curve of the gap is one click away, and has a link of its own."""
+    watched = watch(**LOOKS["light"])
+    page = watched.open(f"/jobs/{JOB}")
+    page.wait_for_selector("#history canvas")
+    page.click(".switch [data-show=gap]")
+    assert "show=gap" in page.url
+    page.goto(page.url)
+    page.wait_for_selector("#history canvas")
+    last = page.evaluate(
+        "echarts.getInstanceByDom(document.getElementById('history'))"
+        ".getOption().series[0].data.at(-1)"
+    )
+    assert last == pytest.approx([60, 10 / 60], rel=1e-3)
+    watched.assert_quiet()
+
+
+def test_a_part_of_the_time_line_has_a_link(watch: Watch) -> None:
+    """What was zoomed into comes back; a job on the line opens its page."""
+    watched = watch(**LOOKS["light"])
+    page = watched.open("/fleet?device=cpu&zoom=0.00~50.00")
+    page.wait_for_selector("#timeline[data-drawn]")
+    ends = page.evaluate(
+        """() => {
+          const chart = echarts.getInstanceByDom(document.getElementById("timeline"));
+          const before = chart.getOption().dataZoom[0];
+          chart.dispatchAction({ type: "dataZoom", start: 10, end: 30 });
+          return [before.start, before.end];
+        }"""
+    )
+    assert ends == [0, 50]
+    page.wait_for_url(re.compile(r"zoom=10\.00%7E30\.00|zoom=10\.00~30\.00"))
+    page.click("table a:has-text('encoder.onnx') >> nth=0")
+    page.wait_for_url(re.compile(r"/jobs/"))
+    watched.assert_quiet()
+
+
+def test_a_plan_is_pinned_exported_and_evicted(watch: Watch, tmp_path: Path) -> None:
+    """Pinned it cannot be evicted; let go, it can, and the page says what it was."""
+    watched = watch(accept_downloads=True, **LOOKS["light"])
+    page = watched.open(f"/plans/{SPARE_KEY}")
+    bundle = saved(page, "#keeping a:has-text('Export')", tmp_path)
+    assert bundle.read_bytes()[:4] == b"\x28\xb5\x2f\xfd"
+    page.click("#keeping [data-do=pin]")
+    expect(page.locator("#keeping")).to_contain_text("pinned by local")
+    expect(page.locator("#keeping [data-do=evict]")).to_be_disabled()
+    page.click("#keeping [data-do=pin]")
+    expect(page.locator("#keeping")).not_to_contain_text("pinned by")
+    page.click("#keeping [data-do=evict]")
+    page.click("#keeping [data-do=evict]:has-text('Sure?')")
+    page.wait_for_url(re.compile(r"/cache$"))
+    expect(page.locator("main")).not_to_contain_text(SPARE_KEY[:12])
+    page.goto(f"{watched.address}/plans/{SPARE_KEY}")
+    expect(page.locator("main")).to_contain_text("evicted")
+
+
+def test_who_may_not_is_told_so(watch: Watch, site: Site) -> None:
+    """A refused change says what is wrong and what to do, beside the button."""
+    watched = watch(**LOOKS["light"])
+    page = watched.open(f"/plans/{DEEP_KEY}")
+    page.request.put(f"{site.address}/v1/plans/{DEEP_KEY}/pin")
+    page.click("#keeping [data-do=evict]")
+    page.click("#keeping [data-do=evict]:has-text('Sure?')")
+    expect(page.locator("#keeping-state")).to_contain_text("The plan is pinned")
+    expect(page.locator("#keeping-state")).to_contain_text("Let it go first")
+    page.request.delete(f"{site.address}/v1/plans/{DEEP_KEY}/pin")
+    # The browser itself reports the refused request; the page does not complain.
+    assert all("status of 4" in one for one in watched.complaints)
+
+
+def test_before_and_after_tuning_are_compared(watch: Watch) -> None:
+    """From the plan's page to what tuning changed, by two clicks."""
+    watched = watch(**LOOKS["light"])
+    page = watched.open(f"/plans/{KEY}")
+    page.click(".tabs a:has-text('Compare')")
+    page.click("form:has(select[name=before]) button")
+    page.wait_for_url(re.compile(r"before=1&after=2"))
+    expect(page.locator("main")).to_contain_text("revision 1")
+    expect(page.locator("table.sides tbody tr")).to_have_count(48)
     watched.assert_quiet()
 
 
@@ -293,12 +384,6 @@ def test_a_wrong_model_is_told_so(watch: Watch, tmp_path: Path) -> None:
     assert page.url.endswith("/submit?target=h100-sxm")
     # The browser itself reports the refused request; the page does not complain.
     assert all("status of 4" in one for one in watched.complaints)
-
-
-def test_the_library_of_the_tests_is_unchanged() -> None:
-    """axe-core has the hash that is written beside it."""
-    digest, name = (VENDOR / "SHA256SUMS").read_text().split()
-    assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == digest
 
 
 def test_a_running_job_is_seen_live(watch: Watch, site: Site) -> None:

@@ -1,0 +1,83 @@
+"""Every view of the dashboard: where it is, and what is drawn when it is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from playwright.sync_api import Page
+
+KEY, DEEP_KEY, SPARE_KEY = "1" * 64, "4" * 64, "6" * 64
+JOB, FAILED, RUNNING, DEEP = (f"0000{name:0>8}" for name in "1234")
+
+
+def addresses(
+    key: str, job: str, kernel: str, other: str, device: str
+) -> dict[str, str]:
+    """Every view that shows something of one job and its plan."""
+    return {
+        "overview": "/",
+        "jobs": "/jobs",
+        "job": f"/jobs/{job}",
+        "plan": f"/plans/{key}",
+        "fleet": f"/fleet?device={device}",
+        "devices": "/devices",
+        "device": f"/devices/{device}",
+        "quality": f"/devices/{device}/quality",
+        "cache": "/cache",
+        "submit": "/submit",
+        "roofline": f"/plans/{key}/roofline?job={job}",
+        "kernel": f"/plans/{key}/kernels/{kernel}?job={job}",
+        "explain": f"/plans/{key}/explain?a=n1&b=n3&job={job}",
+        "baseline": f"/plans/{key}/diff?job={job}",
+        "diff": f"/plans/{key}/diff?other={other}",
+        "tuned": f"/plans/{key}/diff?before=1&after=2&job={job}",
+        "compare": f"/compare?job={job}&job={DEEP}",
+        "trials": f"/jobs/{job}/trials",
+        "trial": f"/jobs/{job}/trials/5",
+        "analysis": f"/jobs/{job}/analysis",
+    }
+
+
+PAGES: Final = {
+    **addresses(KEY, JOB, "k3", DEEP_KEY, "cpu"),
+    "failed": f"/jobs/{FAILED}",
+}
+DEEP_PAGES: Final = addresses(DEEP_KEY, DEEP, "k7", KEY, "cpu")
+"""The same views of a job with 10,000 trials of a model with 5,000 nodes."""
+
+DRAWINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "plan": ("#partition[data-boxes]",),
+    **dict.fromkeys(("job", "failed"), ("#partition[data-boxes]", "#history canvas")),
+    "roofline": ("#roofline canvas",),
+    "analysis": ("#scatter canvas", "#parallel canvas"),
+    "fleet": ("#timeline canvas",),
+    "quality": ("#drift canvas",),
+    "compare": ("#runs canvas",),
+}
+"""What has been drawn before a page is looked at."""
+
+AN_ARROW: Final = """() => {
+  const box = document.querySelector("#partition").getBoundingClientRect();
+  const graph = document.querySelector("#partition .graph")._cyreg.cy;
+  const inside = (p) => p.x > 40 && p.x < box.width - 200 && p.y > 90
+    && p.y < box.height - 60;
+  const edges = graph.edges().filter(
+    (e) => inside(e.renderedMidpoint()) && e.data("bytes") > 1e5);
+  const edge = edges[1] ?? edges[0];
+  const from = edge.renderedSourceEndpoint(), middle = edge.renderedMidpoint();
+  return [box.left + (from.x + middle.x) / 2, box.top + (from.y + middle.y) / 2];
+}"""
+"""Where on the screen an arrow of the partition is."""
+
+LOOKS: Final[Mapping[str, dict[str, Any]]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
+}
+
+
+def wait_for_drawings(page: Page, name: str) -> None:
+    """Wait until everything on a view has been drawn."""
+    for drawing in DRAWINGS.get(name, ()):
+        page.wait_for_selector(drawing)
