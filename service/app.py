@@ -37,6 +37,7 @@ from service.api.context import Context
 from service.api.hot import HotAnswers, HotMiddleware
 from service.api.metrics import Metrics
 from service.api.requests import RequestMiddleware
+from service.api.tracing import TracingMiddleware, open_provider
 from service.dashboard import routes as dashboard
 from service.errors import UnsafeAddress
 from service.jobs import engine
@@ -94,6 +95,9 @@ def create_app(settings: Settings) -> FastAPI:
         async with running(settings) as context:
             app.state.context = context
             yield
+            if settings.otlp_url:
+                # Spans that wait are sent before the process ends.
+                await run_in_threadpool(app.state.tracing.shutdown)
 
     app = FastAPI(
         title="Fuseplan",
@@ -106,6 +110,10 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(HotMiddleware)
     app.add_middleware(AccessMiddleware)
     app.add_middleware(RequestMiddleware, max_body_bytes=settings.max_body_bytes)
+    if settings.otlp_url:
+        provider = open_provider(settings.otlp_url)
+        app.state.tracing = provider
+        app.add_middleware(TracingMiddleware, provider=provider)
     problems.install(app)
     openapi.install(app)
     for router in ROUTERS:

@@ -1,8 +1,9 @@
 """Bundles: plans with all that they name, in one file for machines without a network.
 
 A bundle is a tar under Zstandard. Equal plans give an equal tar, byte for byte: names
-are sorted, times and owners are zero. Inside lie `manifest.json`, `SHA256SUMS`, and
-the blobs as `blobs/sha256/<digest>`, so that any static file server can serve them.
+are sorted, times and owners are zero. Inside lie `manifest.json`, `SHA256SUMS`, its
+signature in a signed bundle, and the blobs as `blobs/sha256/<digest>`, so that any
+static file server can serve them.
 
 Nothing of a bundle is ever written to a path that the bundle names: members are read
 into memory, and each is refused unless its name, kind, size and digest are as agreed.
@@ -15,12 +16,15 @@ import io
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import zstandard
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from service import signing
 from service.errors import BadBundle, BundleTooLarge
 from tuner import document
 
@@ -28,6 +32,7 @@ SCHEMA: Final = "fuseplan.bundle/1"
 MEDIA_TYPE: Final = "application/zstd"
 MANIFEST: Final = "manifest.json"
 SUMS: Final = "SHA256SUMS"
+SIGNATURE: Final = "SHA256SUMS.sig"
 
 MAX_PLANS: Final = 10_000
 MAX_MEMBERS: Final = 200_000
@@ -37,7 +42,9 @@ _LEVEL: Final = 10
 _WINDOW_BYTES: Final = 2**27
 """Largest window of a frame that is read: what a packer may make us hold at once."""
 
-_NAME: Final = re.compile(r"(?:manifest\.json|SHA256SUMS|blobs/sha256/[0-9a-f]{64})")
+_NAME: Final = re.compile(
+    r"(?:manifest\.json|SHA256SUMS(?:\.sig)?|blobs/sha256/[0-9a-f]{64})"
+)
 _PREFIX: Final = "blobs/sha256/"
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -110,14 +117,19 @@ class Bundle:
         return self.contents[plan.digest].data
 
 
-def pack(bundle: Bundle) -> bytes:
-    """The file of a bundle; equal bundles give equal bytes."""
+def pack(bundle: Bundle, *, key: Path | None = None) -> bytes:
+    """The file of a bundle; equal bundles give equal bytes.
+
+    Args:
+        bundle: what goes in.
+        key: file of the private key that signs it; Ed25519 is deterministic.
+    """
     return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(
-        pack_tar(bundle)
+        pack_tar(bundle, key=key)
     )
 
 
-def pack_tar(bundle: Bundle) -> bytes:
+def pack_tar(bundle: Bundle, *, key: Path | None = None) -> bytes:
     """The tar inside of a bundle: sorted names, no times, no owners."""
     manifest = {
         "schema": SCHEMA,
@@ -132,6 +144,8 @@ def pack_tar(bundle: Bundle) -> bytes:
     files = {MANIFEST: document.encode(manifest)}
     files |= {f"{_PREFIX}{d}": content.data for d, content in bundle.contents.items()}
     files[SUMS] = sums(files)
+    if key is not None:
+        files[SIGNATURE] = signing.sign(files[SUMS], key)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name in sorted(files):
@@ -147,15 +161,19 @@ def sums(files: Mapping[str, bytes]) -> bytes:
     return "".join(lines).encode()
 
 
-def unpack(data: bytes, *, max_bytes: int) -> Bundle:
+def unpack(
+    data: bytes, *, max_bytes: int, trusted: AbstractSet[str] = frozenset()
+) -> Bundle:
     """Read a bundle, trusting nothing of it.
 
     Args:
         data: the file.
         max_bytes: most bytes that it may unfold to.
+        trusted: public keys of which one must have signed it; without any, none must.
 
     Raises:
         BadBundle: it is no bundle, or not as it says.
+        UntrustedBundle: none of the trusted keys signed it.
         BundleTooLarge: it unfolds to more than that.
     """
     try:
@@ -165,9 +183,10 @@ def unpack(data: bytes, *, max_bytes: int) -> Bundle:
     for name in (MANIFEST, SUMS):
         if name not in files:
             raise _bad("bundle", f"it has no {name}")
-    stated = files.pop(SUMS)
+    stated, signature = files.pop(SUMS), files.pop(SIGNATURE, None)
     if stated != sums(files):
         raise _bad(SUMS, "it does not tell the digests of the files beside it")
+    signing.check(signature, stated, trusted)
     manifest = _manifest(files.pop(MANIFEST))
     contents = _contents(files, manifest)
     for plan in manifest.plans:

@@ -140,6 +140,24 @@ class BundleConflict(ServiceError):
     code = "bundle-conflict"
 
 
+class UntrustedBundle(ServiceError):
+    """No trusted key signed a bundle."""
+
+    code = "untrusted-bundle"
+
+
+class SigningUnavailable(ServiceError):
+    """A key, or what signs with it, cannot be used."""
+
+    code = "signing-unavailable"
+
+
+class TracingUnavailable(ServiceError):
+    """Spans cannot be sent."""
+
+    code = "tracing-unavailable"
+
+
 class BadLock(ServiceError):
     """A lock file cannot be used."""
 
@@ -306,6 +324,15 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         ),
         "bundle-conflict": Row(
             status=409, exit_code=7, title="The bundle contradicts the database"
+        ),
+        "untrusted-bundle": Row(
+            status=422, exit_code=4, title="No trusted key signed the bundle"
+        ),
+        "signing-unavailable": Row(
+            status=500, exit_code=2, title="Bundles cannot be signed or checked here"
+        ),
+        "tracing-unavailable": Row(
+            status=500, exit_code=2, title="Spans cannot be sent"
         ),
         "bad-lock": Row(status=422, exit_code=2, title="The lock file is damaged"),
         "model-not-readable": Row(

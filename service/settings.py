@@ -29,6 +29,15 @@ class Settings(BaseSettings):
         public_url: address that users see, when a proxy stands in front.
         max_body_bytes: largest request body; more is refused with 413.
         max_bundle_bytes: most bytes that a bundle may hold or unfold to.
+        bundle_key: file of the private key that signs exported bundles.
+        bundle_trust: public keys, with commas between; when there are any, bundles
+            that none of them signed are refused.
+        retain_days: how long what is not served any more is kept: older plans of a key.
+        retain_revisions: how many older plans of a key are kept in any case.
+        retain_jobs_days: how long jobs that have ended are kept, with their events and
+            the models that were handed in.
+        retain_audit_days: how long the audit is kept.
+        otlp_url: where spans of requests go (OTLP over HTTP); empty means nowhere.
         worker: whether a worker runs beside the API, in the same process.
         device: device that the embedded worker measures on.
         budget_seconds, budget_trials: what a tuning job may use when it does not say.
@@ -80,6 +89,13 @@ class Settings(BaseSettings):
     public_url: str = ""
     max_body_bytes: int = Field(default=64 * 2**20, ge=1024)
     max_bundle_bytes: int = Field(default=512 * 2**20, ge=1024)
+    bundle_key: Path | None = None
+    bundle_trust: str = ""
+    retain_days: float = Field(default=30.0, ge=0)
+    retain_revisions: int = Field(default=3, ge=0)
+    retain_jobs_days: float = Field(default=90.0, ge=0)
+    retain_audit_days: float = Field(default=365.0, ge=0)
+    otlp_url: str = ""
     worker: bool = True
     device: str = "cpu"
     budget_seconds: float = Field(default=60.0, gt=0)

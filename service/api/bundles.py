@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
-from service import bundle
+from service import bundle, signing
 from service.api.access import actor
 from service.api.caching import deliver
 from service.api.context import Context, ContextDep
@@ -81,7 +81,9 @@ def export_bundle(
         least=evidence,
         max_bytes=context.settings.max_bundle_bytes,
     )
-    content = bundle.pack(bundling.collect(context.database, selection))
+    content = bundle.pack(
+        bundling.collect(context.database, selection), key=context.settings.bundle_key
+    )
     return deliver(
         request,
         content=content,
@@ -123,7 +125,12 @@ async def import_bundle(request: Request, context: ContextDep) -> ImportBody:
 
 
 def _take(context: Context, data: bytes) -> Taken:
-    opened = bundle.unpack(data, max_bytes=context.settings.max_bundle_bytes)
+    settings = context.settings
+    opened = bundle.unpack(
+        data,
+        max_bytes=settings.max_bundle_bytes,
+        trusted=signing.trusted_keys(settings.bundle_trust),
+    )
     return bundling.take_in(context.database, opened, clock=context.clock)
 
 

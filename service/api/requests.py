@@ -12,6 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.problems import respond
+from service.api.tracing import route_of
 from service.errors import BodyTooLarge, ServiceError, problem_of
 from service.store import StoreError
 
@@ -99,9 +100,7 @@ class _Exchange:
 
     def log(self) -> None:
         seconds = time.perf_counter() - self._started
-        route = self._scope.get("fuseplan_route") or getattr(
-            self._scope.get("route"), "path", "unmatched"
-        )
+        route = route_of(self._scope)
         context = getattr(self._scope["app"].state, "context", None)
         if context is not None:
             metrics = context.metrics

@@ -52,6 +52,9 @@ def register(app: typer.Typer) -> None:
     bundles.command("import", epilog="Example: fuseplan bundle import plans.tar.zst")(
         import_bundle
     )
+    bundles.command("key", epilog="Example: fuseplan bundle key release.pem")(
+        create_key
+    )
     app.add_typer(
         bundles, name="bundle", epilog="Example: fuseplan bundle export -o p.tar.zst"
     )
@@ -161,9 +164,14 @@ def read_bundle(path: Path, given: Settings) -> Bundle:
         BadArgument: the file cannot be read.
         BadBundle, BundleTooLarge: it is damaged, or unfolds to too much.
     """
+    from service import signing
     from service.bundle import unpack
 
-    return unpack(inputs.read_bytes(path), max_bytes=given.max_bundle_bytes)
+    return unpack(
+        inputs.read_bytes(path),
+        max_bytes=given.max_bundle_bytes,
+        trusted=signing.trusted_keys(given.bundle_trust),
+    )
 
 
 def _document(prepared: Prepared, found: Resolved | None) -> dict[str, Any]:
@@ -300,7 +308,7 @@ def export_bundle(
         )
         database = _database(given)
         try:
-            data = bundle.pack(collect(database, selection))
+            data = bundle.pack(collect(database, selection), key=given.bundle_key)
         finally:
             database.close()
     inputs.write_bytes(output_path, data)
@@ -356,6 +364,24 @@ def import_bundle(
         output.emit(told)
     else:
         output.line(f"{path}: {len(told['keys'])} plans, {len(told['added'])} new")
+
+
+def create_key(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Takes the key.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a key that signs bundles; prints the public key that others trust."""
+    from service.signing import create_key as create
+
+    public = create(path)
+    if as_json:
+        output.emit({"key": str(path), "public": public})
+    else:
+        output.line(public)
+        output.note(
+            f"Sign with FUSEPLAN_BUNDLE_KEY={path}; trust with"
+            f" FUSEPLAN_BUNDLE_TRUST={public}"
+        )
 
 
 def create_token(

@@ -162,7 +162,9 @@ def answers(address: str, paths: Sequence[str]) -> Mapping[str, int]:
             pass
         time.sleep(0.1)
     return {
-        path: httpx.get(f"{address}{path}", trust_env=False).status_code
+        path: httpx.get(
+            f"{address}{path}", trust_env=False, follow_redirects=True
+        ).status_code
         for path in paths
     }
 
