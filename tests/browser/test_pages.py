@@ -14,7 +14,14 @@ from playwright.sync_api import Page
 
 from service.dashboard.routes import router
 from tests.browser.conftest import Watched
-from tests.browser.views import DEEP_PAGES, DRAWINGS, LOOKS, PAGES, wait_for_drawings
+from tests.browser.views import (
+    DEEP_PAGES,
+    DRAWINGS,
+    LOOKS,
+    PAGES,
+    SENT,
+    wait_for_drawings,
+)
 
 VENDOR = Path(__file__).parent / "vendor"
 AXE = VENDOR / "axe-4.10.3.min.js"
@@ -97,13 +104,6 @@ def test_every_page_of_the_dashboard_is_looked_at() -> None:
         seen = {path.partition("?")[0] for path in given.values()}
         missing = [p for p, s in shapes.items() if not any(map(s.fullmatch, seen))]
         assert missing == []
-
-
-SENT = """() => [
-  ...performance.getEntriesByType("navigation"),
-  ...performance.getEntriesByType("resource"),
-].filter((one) => !one.name.includes("/static/"))
-  .reduce((sum, one) => sum + one.decodedBodySize, 0)"""
 
 
 @pytest.mark.parametrize("name", DEEP_PAGES)

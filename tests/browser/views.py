@@ -70,6 +70,13 @@ AN_ARROW: Final = """() => {
 }"""
 """Where on the screen an arrow of the partition is."""
 
+SENT: Final = """() => [
+  ...performance.getEntriesByType("navigation"),
+  ...performance.getEntriesByType("resource"),
+].filter((one) => !one.name.includes("/static/"))
+  .reduce((sum, one) => sum + one.decodedBodySize, 0)"""
+"""Bytes of a page and of what it loaded, without files that a browser keeps."""
+
 LOOKS: Final[Mapping[str, dict[str, Any]]] = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},

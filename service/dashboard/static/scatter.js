@@ -98,13 +98,13 @@
       if (!answer) return;
       trials = answer.trials;
       const drawn = chart("scatter", options, (to) => { location.href = to; });
-      const parallel = document.getElementById("parallel") ? chart("parallel", lines) : null;
+      // It depends on the kernel alone, and another kernel is another page.
+      if (document.getElementById("parallel")) chart("parallel", lines);
       form.addEventListener("change", (event) => {
         if (event.target.name === "kernel") return form.submit();
         const query = new URLSearchParams(new FormData(form));
         history.replaceState(null, "", `?${query}`);
         drawn.draw();
-        if (parallel) parallel.draw();
       });
       form.querySelector("button").hidden = true;
       if (!trials.length) say(place, "No trial was timed yet.");
