@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli import inputs, output, views
+from service.cli import anatomy, inputs, output, views
 from service.cli.exits import CacheMiss
 from service.dashboard.formats import size
 
@@ -73,18 +73,25 @@ def plan(
         float, typer.Option("--time-limit", min=0.1, help="Seconds for the solver.")
     ] = 60.0,
     groups: Annotated[
-        bool, typer.Option("--groups", help="List the nodes of each kernel.")
+        bool,
+        typer.Option("--groups", help="List each fusion group and why it ends there."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan a model for a target, without running it and without a service."""
     given = with_cap(with_legality(options, legality), memory_cap)
     prepared = inputs.read_model(model, target, shape or (), given, rules or ())
-    joined = make(prepared, time_limit_seconds=time_limit).joined()
+    planned = make(prepared, time_limit_seconds=time_limit)
+    shown = {**planned.joined(), "profile": anatomy.profile(planned)}
+    if groups:
+        shown["groups"] = anatomy.groups(planned)
     if as_json:
-        output.emit(joined)
-    else:
-        views.show_plan(joined, groups=groups)
+        output.emit(shown)
+        return
+    views.show_plan(shown)
+    anatomy.show_profile(shown["profile"])
+    if groups:
+        anatomy.show_groups(shown["groups"])
 
 
 def with_legality(options: str, legality: str | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ MAX_NAMES: Final = 3
 Json = Mapping[str, Any]
 
 
-def show_plan(plan: Json, *, groups: bool = False) -> None:
+def show_plan(plan: Json) -> None:
     """Print the summary of a plan, its costliest kernels and its baselines."""
     output.facts(_summary(plan))
     kernels = plan["kernels"]
@@ -35,8 +35,6 @@ def show_plan(plan: Json, *, groups: bool = False) -> None:
     if len(kernels) > len(shown):
         output.line(f"{len(kernels) - len(shown)} cheaper kernels not shown (--json).")
     _show_baselines(plan)
-    if groups:
-        show_groups(kernels)
 
 
 def _summary(plan: Json) -> dict[str, str]:
@@ -100,14 +98,6 @@ def _show_baselines(plan: Json) -> None:
     ]
     if rows:
         output.table(("instead", ">time", ">slower", ">kernels", ">traffic"), rows)
-
-
-def show_groups(kernels: Sequence[Json]) -> None:
-    """Print each kernel with all of its nodes."""
-    for kernel in kernels:
-        output.line(
-            f"{kernel['name']} {kernel['family']}: {', '.join(kernel['nodes'])}"
-        )
 
 
 _WHOLE: Final = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,25 @@ def test_plan_is_one_kernel_for_a_person(fuseplan: Fuseplan, model: Path) -> Non
     assert "masked, softmax" in ended.out
     assert "gap" in ended.out
     assert "k0 reduction: masked, softmax" in ended.out
+    assert re.search(r"^  ops     .*reduce_max.* exp ", ended.out, re.MULTILINE)
+    assert re.search(r"^  writes  weights f32\[", ended.out, re.MULTILINE)
+    assert "ends    weights the graph delivers it" in ended.out
+    for word in ("inductor", "xla", "tvm", "unfused"):
+        assert re.search(rf"^  {word} ", ended.out, re.MULTILINE)
+    assert "algebraic simplification" in ended.out
+
+
+def test_plan_says_what_each_level_brings(fuseplan: Fuseplan, model: Path) -> None:
+    """Launches, chains, and the graph after each level; groups when asked."""
+    plan = fuseplan("plan", model, "--target", "sm_90", "--groups", "--json").json
+    profile = plan["profile"]
+    assert 0 < profile["launch_share"] <= 1
+    kernels = [profile[k]["kernels"] for k in ("imported", "simplified", "fused")]
+    assert kernels == sorted(kernels, reverse=True)
+    assert profile["fused"]["kernels"] == len(plan["kernels"])
+    assert profile["simplified"]["kernels"] == plan["baselines"]["unfused"]["kernels"]
+    assert [g["kernel"] for g in plan["groups"]] == [k["name"] for k in plan["kernels"]]
+    assert all(g["inputs"] and g["outputs"] and g["ends"] for g in plan["groups"])
 
 
 def test_equal_questions_have_equal_answers(fuseplan: Fuseplan, model: Path) -> None:
