@@ -36,7 +36,10 @@ class Mapping:
         first_block: where the group's blocks begin in the grid.
         is_persistent: whether values are kept between passes.
         unroll: factor for the loop over serial points or row steps.
+        streams: whether large results go past the caches, where that can be.
         depth: of a TILE, serial points that are staged at once.
+        is_tensor: whether a TILE multiplies on tensor cores, where the language has
+            them; a team is then a sub-group.
     """
 
     lanes: int
@@ -49,7 +52,9 @@ class Mapping:
     first_block: int
     is_persistent: bool
     unroll: int
+    streams: bool = False
     depth: int = 1
+    is_tensor: bool = False
 
     @property
     def height(self) -> int:
@@ -114,6 +119,7 @@ def _map_pointwise(group: Group, knobs: Knobs, lanes: int, first: int) -> Mappin
         first_block=first,
         is_persistent=False,
         unroll=1,
+        streams=bool(knobs.get("stream", 0)),
     )
 
 
@@ -132,6 +138,7 @@ def _map_row(group: Group, knobs: Knobs, lanes: int, first: int) -> Mapping:
         first_block=first,
         is_persistent=bool(knobs.get("persistent", 0)),
         unroll=knobs.get("unroll", 1),
+        streams=bool(knobs.get("stream", 0)),
     )
 
 
@@ -168,6 +175,7 @@ def _map_tile(group: Group, knobs: Knobs, lanes: int, first: int) -> Mapping:
         is_persistent=False,
         unroll=1,
         depth=knobs["depth"],
+        is_tensor=bool(knobs.get("tensor", 0)),
     )
 
 

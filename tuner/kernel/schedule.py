@@ -4,8 +4,10 @@ Knobs of all kernels: ``threads`` of a block, ``vector`` (neighbours that a thre
 takes at once), ``repeat`` (outer points that a team takes in turn). POINTWISE has
 ``items`` (steps along the inner loops). Reductions have ``lanes``; ROW kernels
 ``persistent`` (0 or 1: values are kept between passes) and ``unroll``; COLUMN
-kernels ``unroll``. TILE kernels have ``lanes``, ``rows`` and ``columns`` of a thread
-(``repeat`` of the others) and the ``depth`` of a staged tile.
+kernels ``unroll``. Where large results may go past the caches of a CPU, ``stream`` (0
+or 1) says whether they do. TILE kernels have ``lanes``, ``rows`` and ``columns`` of a thread
+(``repeat`` of the others) and the ``depth`` of a staged tile; for factors of 16 bits
+``tensor`` says whether tensor cores multiply them.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from tuner.kernel.index import runs
 from tuner.kernel.mapping import Mapping, divided, map_groups, power_above
 from tuner.kernel.nest import Group, Kind, Load, LoopNest
+from tuner.kernel.streams import any_streams
 from tuner.kernel.tiles import default_tile, is_legal_tile, tile_candidates
 from tuner.plan import Schedule
 
@@ -56,7 +59,7 @@ def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:
         return False
     if nest.groups and nest.groups[0].kind is Kind.TILE:
         (mapping,) = map_groups(nest, schedule)
-        return is_legal_tile(nest.groups[0], mapping, device)
+        return is_legal_tile(nest, mapping, device)
     return all(
         not mapping.is_persistent
         or _can_keep(group, _values_kept(group, mapping), device, schedule["threads"])
@@ -72,23 +75,36 @@ def _values_kept(group: Group, mapping: Mapping) -> int:
 def default(nest: LoopNest, device: Device) -> Schedule:
     """A schedule that is good without tuning."""
     kind = nest.groups[0].kind if nest.groups else Kind.POINTWISE
-    if kind is Kind.ROW:
-        return _default_row(nest, device)
     if kind is Kind.TILE:
-        return default_tile(nest.groups[0], device)
+        return default_tile(nest, device)
     if kind is Kind.COLUMN:
         return _default_column(nest, device)
-    return _default_pointwise(nest, device)
+    by_kind = _default_row if kind is Kind.ROW else _default_pointwise
+    found = by_kind(nest, device)
+    if _is_cpu(device) and any_streams(nest):
+        return Schedule.of(**found.as_dict, stream=1)
+    return found
 
 
 def _candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
+    """Every schedule of a kind, with and without streamed results where they may be."""
+    plain = _plain_candidates(nest, device)
+    if not (_is_cpu(device) and any_streams(nest)):
+        yield from plain
+        return
+    for schedule in plain:
+        for stream in (1, 0):
+            yield Schedule.of(**schedule.as_dict, stream=stream)
+
+
+def _plain_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
     kind = nest.groups[0].kind if nest.groups else Kind.POINTWISE
     if kind is Kind.ROW:
         yield from _row_candidates(nest, device)
     elif kind is Kind.COLUMN:
         yield from _column_candidates(nest, device)
     elif kind is Kind.TILE:
-        yield from tile_candidates(device)
+        yield from tile_candidates(nest, device)
     else:
         yield from _pointwise_candidates(nest, device)
 

@@ -12,10 +12,18 @@ from tuner.kernel.counter import (
     pipe_of,
     size_of,
 )
+from tuner.kernel.fragments import LEFT, RIGHT, ROWS
 from tuner.kernel.index import Guards, Index, runs
 from tuner.kernel.mapping import divided
 from tuner.kernel.nest import Load
-from tuner.kernel.tiles import Operand, parts_of, register_share, staged_bytes
+from tuner.kernel.tiles import (
+    Operand,
+    fragment_share,
+    parts_of,
+    register_share,
+    staged_bytes,
+    tensor_bytes,
+)
 
 if TYPE_CHECKING:
     from cost_model.device import Device
@@ -66,12 +74,16 @@ class TileCounter(Counter):
         of_right = float(terms * group.inner_points * self._bands)
         self._staged(right, mapping.tile, group.inner_points, of_right)
         points = group.outer_points * group.row_points * group.inner_points
+        pipe = pipe_of(group.reductions[0].dtype)
         self._add(
-            pipe_of(group.reductions[0].dtype), float(points) * group.serial_points
+            Pipe.TENSOR if mapping.is_tensor else pipe,
+            float(points) * group.serial_points,
         )
         self._epilogue(points)
         self.barriers = 2 * self._steps
         self.shared_bytes = staged_bytes(group, mapping)
+        if mapping.is_tensor:
+            self.shared_bytes = tensor_bytes(mapping)
 
     def _staged(self, operand: Operand, extent: int, points: int, times: float) -> None:
         """Reads of one factor: threads are neighbours along its axis, or the terms."""
@@ -83,6 +95,8 @@ class TileCounter(Counter):
         self._is_axis_fixed = not operand.along_terms and threads % extent == 0
         for number in operand.staged:
             self._value(number, times)
+        if self.mapping.is_tensor:  # elements are staged as they lie
+            self._add(Pipe.CONVERT, -times)
         if self.device.kind == "cpu":
             self._add(Pipe.INTEGER, times * _CPU_STAGED_OPERATIONS)
         self._share_of_block, self._is_axis_fixed = 0.0, False
@@ -141,6 +155,8 @@ class TileCounter(Counter):
         each = size_of(self.group.reductions[0].dtype)
         sums = mapping.repeat * mapping.items
         held = each * (sums + mapping.repeat + mapping.items)
+        if mapping.is_tensor:
+            held = sums + len(LEFT) * mapping.repeat // ROWS + len(RIGHT)
         wide = 8 * (self.nest.index_bits // 32 - 1)
         return _BASE_REGISTERS + held + wide
 
@@ -150,7 +166,10 @@ class TileCounter(Counter):
         padded = self._bands * mapping.height * self._chunks * mapping.tile
         padded *= self._steps * mapping.depth
         points = group.row_points * group.inner_points * group.serial_points
-        share = points / max(padded, 1) * register_share(mapping.repeat, mapping.items)
+        share = points / max(padded, 1)
+        if mapping.is_tensor:
+            return share * fragment_share(mapping.repeat, mapping.items) * _GPU_SHARE
+        share *= register_share(mapping.repeat, mapping.items)
         return share * (_CPU_SHARE if self.device.kind == "cpu" else _GPU_SHARE)
 
     def in_flight(self) -> int:

@@ -6,8 +6,10 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuner.ir.types import DType
+from tuner.kernel.fragments import COLUMNS, LANES, LEFT, RIGHT, ROWS, TERMS
 from tuner.kernel.mapping import divided
-from tuner.kernel.nest import Apply, Group, Load
+from tuner.kernel.nest import Apply, Group, Load, LoopNest
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
@@ -23,6 +25,20 @@ STATIC_SHARED_BYTES: Final = 48 * 1024
 """On-chip memory that a kernel may declare (CUDA C++ Programming Guide, 16.8)."""
 MOST_SUMS: Final = 64
 """Most 32-bit registers for partial sums of one thread."""
+TENSOR_PADDING: Final = 8
+"""Elements of 16 bits between the rows of a tile for tensor cores: the threads of a
+sub-group then read a fragment from 32 different banks, at any depth, and rows begin at
+a multiple of 16 bytes."""
+_MOST_TENSOR_SUMS: Final = 128
+"""The same on tensor cores, whose factors take few registers."""
+_FIRST_TENSOR: Final = 80
+"""Architectures from here on have the instruction (sm_75 has a smaller one)."""
+_PRODUCT_CLOCKS: Final = 8
+"""A sub-core multiplies and adds 16 x 8 x 16 in so many clocks: 1024 a clock on a
+multiprocessor of four (NVIDIA A100 Tensor Core GPU Architecture, 2020, table 2)."""
+_READ_CLOCKS: Final = 4
+"""One read of on-chip memory by a sub-group, when all four sub-cores read: 128 bytes a
+clock (CUDA C++ Best Practices Guide, 10.2.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +145,54 @@ def held_bytes(group: Group) -> int:
     return group.reductions[0].dtype.bytes
 
 
-def is_legal_tile(group: Group, mapping: Mapping, device: Device) -> bool:
-    """Whether a device can hold a block's tiles and a thread's partial sums."""
+def tensor_bytes(mapping: Mapping) -> int:
+    """On-chip memory of both tiles of a block that multiplies on tensor cores."""
+    width = DType.F16.bytes
+    return width * (mapping.depth + TENSOR_PADDING) * (mapping.height + mapping.tile)
+
+
+def tensor_dtype(nest: LoopNest) -> DType | None:
+    """The 16-bit type of both factors, if tensor cores multiply them as they lie.
+
+    A factor that is computed has more bits than the tensor cores take.
+    """
+    group = nest.groups[0]
+    parts = parts_of(group)
+    kinds = set()
+    for operand in (parts.left, parts.right):
+        what = group.values[operand.value].what
+        kinds.add(nest.tensors[what.tensor].dtype if isinstance(what, Load) else None)
+    kind = kinds.pop()
+    return kind if not kinds and kind in (DType.F16, DType.BF16) else None
+
+
+def has_tensor_cores(device: Device) -> bool:
+    """Whether a device multiplies 16 x 8 x 16 elements in one instruction."""
+    name, _, number = device.architecture.partition("_")
+    return name == "sm" and number.isdecimal() and int(number) >= _FIRST_TENSOR
+
+
+def is_legal_tile(nest: LoopNest, mapping: Mapping, device: Device) -> bool:
+    """Whether a device can hold a block's tiles and a thread's partial sums.
+
+    A schedule for tensor cores must also be one without: the text in a language that
+    cannot name them has the same blocks.
+    """
+    group = nest.groups[0]
     room = min(STATIC_SHARED_BYTES, device.max_shared_bytes_per_block)
     sums = mapping.items * mapping.repeat * (held_bytes(group) // 4)
-    return staged_bytes(group, mapping) <= room and sums <= MOST_SUMS
+    if staged_bytes(group, mapping) > room:
+        return False
+    if not mapping.is_tensor:
+        return sums <= MOST_SUMS
+    return (
+        has_tensor_cores(device)
+        and tensor_dtype(nest) is not None
+        and mapping.lanes == LANES
+        and not mapping.repeat % ROWS
+        and not mapping.depth % TERMS
+        and sums <= _MOST_TENSOR_SUMS
+    )
 
 
 # threads, lanes, rows, columns, depth
@@ -154,29 +213,63 @@ _CPU_SHAPES: Final[tuple[_Shape, ...]] = (
 )
 
 
-def default_tile(group: Group, device: Device) -> Schedule:
+_TENSOR_SHAPES: Final[tuple[_Shape, ...]] = (
+    (256, 32, 32, 4, 32),
+    (128, 32, 32, 4, 32),
+    (256, 32, 32, 2, 32),
+    (128, 32, 32, 2, 32),
+    (128, 32, 16, 2, 32),
+    (64, 32, 16, 2, 32),
+    (64, 32, 16, 1, 32),
+    (32, 32, 16, 1, 64),
+)
+
+
+def default_tile(nest: LoopNest, device: Device) -> Schedule:
     """A schedule that is good without tuning: the one with least padded work."""
+    group = nest.groups[0]
+    if _takes_tensors(nest, device):
+        chosen = min(
+            _TENSOR_SHAPES, key=lambda shape: _tensor_cost(group, shape, device)
+        )
+        return _schedule(chosen, tensor=1)
     shapes = _CPU_SHAPES if device.kind == "cpu" else _GPU_SHAPES
     wide = held_bytes(group) // 4
     legal = [s for s in shapes if s[2] * s[3] * wide <= MOST_SUMS]
     return _schedule(min(legal, key=lambda shape: _cost(group, shape, device)))
 
 
-def _schedule(shape: _Shape) -> Schedule:
+def _takes_tensors(nest: LoopNest, device: Device) -> bool:
+    return has_tensor_cores(device) and tensor_dtype(nest) is not None
+
+
+def _schedule(shape: _Shape, **more: int) -> Schedule:
     threads, lanes, rows, columns, depth = shape
     return Schedule.of(
-        threads=threads, lanes=lanes, rows=rows, columns=columns, depth=depth
+        threads=threads, lanes=lanes, rows=rows, columns=columns, depth=depth, **more
     )
 
 
 def _cost(group: Group, shape: _Shape, device: Device) -> float:
     """Arithmetic of the multiprocessor with most blocks, in units of one thread."""
+    rows, columns = shape[2:4]
+    return _busiest(group, shape, device) / register_share(rows, columns)
+
+
+def _tensor_cost(group: Group, shape: _Shape, device: Device) -> float:
+    """The same on tensor cores; more terms in a tile need fewer barriers."""
+    rows, columns, depth = shape[2:]
+    padded = divided(group.serial_points, depth) * depth / max(group.serial_points, 1)
+    return padded * _busiest(group, shape, device) / fragment_share(rows, columns)
+
+
+def _busiest(group: Group, shape: _Shape, device: Device) -> float:
     threads, lanes, rows, columns, _ = shape
     bands = divided(group.row_points, threads // lanes * rows)
     chunks = divided(group.inner_points, lanes * columns)
     most = divided(bands * chunks * group.outer_points, device.multiprocessors)
     fed = min(1.0, most * threads / device.saturation_threads_per_multiprocessor)
-    return most * threads * rows * columns / (fed * register_share(rows, columns))
+    return most * threads * rows * columns / fed
 
 
 def register_share(rows: int, columns: int) -> float:
@@ -184,13 +277,33 @@ def register_share(rows: int, columns: int) -> float:
     return rows * columns / (rows * columns + rows + columns)
 
 
-def tile_candidates(device: Device) -> Iterator[Schedule]:
-    """Sizes worth trying."""
+def fragment_share(rows: int, columns: int) -> float:
+    """Share of a sub-group's time that is products, not reads of the fragments.
+
+    Args:
+        rows: of a team.
+        columns: of a lane; a team has 32 times as many.
+    """
+    down, across = rows // ROWS, LANES * columns // COLUMNS
+    products = _PRODUCT_CLOCKS * down * across
+    reads = _READ_CLOCKS * (len(LEFT) * down + len(RIGHT) * across)
+    return products / (products + reads)
+
+
+def tile_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
+    """Sizes worth trying; where tensor cores can help, with them and without."""
     if device.kind == "cpu":
         grid = itertools.product((64, 128, 256), (16,), (4, 8), (1, 2, 4), (32, 64))
     else:
         grid = itertools.product(
             (64, 128, 256), (8, 16, 32), (2, 4, 8), (2, 4, 8), (8, 16, 32)
         )
+    if not _takes_tensors(nest, device):
+        yield from map(_schedule, grid)
+        return
     for shape in grid:
-        yield _schedule(shape)
+        yield _schedule(shape, tensor=0)
+    for shape in itertools.product(
+        (32, 64, 128, 256), (LANES,), (16, 32, 64), (1, 2, 4), (16, 32, 64)
+    ):
+        yield _schedule(shape, tensor=1)

@@ -61,6 +61,10 @@ class Dialect:
         spelling: function of the kernel language -> dtype -> template.
         helpers: helper functions by name: text in the held types.
         infinity: positive infinity by dtype; not_a_number likewise.
+        multiply: call that adds the product of two fragments `a` and `b` to the sums
+            `c`, by dtype of the factors; empty where there are no tensor cores.
+        pair: two neighbours of 16 bits in pointer `p` and position `i`, as one word.
+        word: type of such a pair; wide_word: of eight neighbours.
     """
 
     language: Language
@@ -91,3 +95,7 @@ class Dialect:
     helpers: Mapping[str, str]
     infinity: Mapping[DType, str]
     not_a_number: Mapping[DType, str]
+    multiply: Mapping[DType, str]
+    pair: str
+    word: str
+    wide_word: str

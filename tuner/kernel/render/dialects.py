@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tuner.ir.expr import FUNCTIONS
 from tuner.ir.types import DType
 from tuner.kernel.render.dialect import Dialect, Storage
+from tuner.kernel.streams import STREAMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -194,6 +195,20 @@ _OPENCL_HELPERS: Final = MappingProxyType(
     }
 )
 
+# The element is said to begin a cache line, as the first of a vector of lanes does: of
+# those it alone is addressed, and only aligned vectors can go past the caches.
+_STREAM: Final = (
+    "void stream_{d}(__global {t}* p, {t} x) {{"
+    " typedef {t} line __attribute__((aligned(64)));"
+    " __builtin_nontemporal_store(x, (__global line*)p); }}"
+)
+_OPENCL_STREAMS: Final = MappingProxyType(
+    {
+        f"stream_{dtype.value}": _STREAM.format(t=_OPENCL_HELD[dtype], d=dtype.value)
+        for dtype in STREAMED
+    }
+)
+
 OPENCL: Final = Dialect(
     language="opencl",
     prologue="",
@@ -248,10 +263,15 @@ OPENCL: Final = Dialect(
         {
             **_helpers(_OPENCL_HELD, _OPENCL_INFINITY, c_names=False),
             **_OPENCL_HELPERS,
+            **_OPENCL_STREAMS,
         }
     ),
     infinity=_OPENCL_INFINITY,
     not_a_number=MappingProxyType({DType.F64: "(double)NAN", DType.F32: "NAN"}),
+    multiply=MappingProxyType({}),
+    pair="",
+    word="",
+    wide_word="",
 )
 
 _CUDA_HELD: Final[Mapping[DType, str]] = MappingProxyType(
@@ -281,6 +301,21 @@ _CUDA_INFINITY: Final = MappingProxyType(
         DType.F32: "__int_as_float(0x7f800000)",
     }
 )
+
+
+def _product(kind: str) -> str:
+    """The product of two fragments; see `tuner.kernel.fragments`."""
+    sums, left, right = ("%0,%1,%2,%3", "%4,%5,%6,%7", "%8,%9")
+    made = ", ".join(f'"+f"(c[{i}])' for i in range(4))
+    given = [f'"r"(a[{i}])' for i in range(4)] + [f'"r"(b[{i}])' for i in range(2)]
+    return (
+        f"void mma_{kind}(float* c, const unsigned* a, const unsigned* b)"
+        f' {{ asm("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32'
+        f' {{{sums}}}, {{{left}}}, {{{right}}}, {{{sums}}};"'
+        f" : {made} : {', '.join(given)}); }}"
+    )
+
+
 _CUDA_HELPERS: Final = MappingProxyType(
     {
         "f32_of_bf16": (
@@ -302,6 +337,8 @@ _CUDA_HELPERS: Final = MappingProxyType(
             ' { unsigned short y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));'
             " return y; }"
         ),
+        "mma_f16": _product("f16"),
+        "mma_bf16": _product("bf16"),
     }
 )
 
@@ -364,4 +401,13 @@ CUDA: Final = Dialect(
             DType.F32: "__int_as_float(0x7fc00000)",
         }
     ),
+    multiply=MappingProxyType(
+        {
+            DType.F16: "mma_f16({c}, {a}, {b});",
+            DType.BF16: "mma_bf16({c}, {a}, {b});",
+        }
+    ),
+    pair="*(const unsigned*)({p} + {i})",
+    word="unsigned",
+    wide_word="uint4",
 )

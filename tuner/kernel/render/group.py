@@ -21,6 +21,7 @@ from tuner.kernel.nest import (
 )
 from tuner.kernel.render.collective import Collectives, joined
 from tuner.kernel.render.scalar import atomic, converted, expression, number
+from tuner.kernel.streams import streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -513,8 +514,14 @@ class GroupText:
         for copy, value in zip(copies, values, strict=True):
             place = self._index(store.index, copy)
             text = storage.pointer_store.format(p=name, i=place, x=value)
+            stream = f"stream_{tensor.dtype.value}"
+            if stream in self.dialect.helpers and self._streams(store):
+                text = f"{stream}({name} + {place}, {value})"
             test = f"if ({self._test(store.guards, copy)}) " if store.guards else ""
             self.lines.add(f"{test}{text};")
+
+    def _streams(self, store: Store) -> bool:
+        return streams(self.nest, self.group, self.mapping, store)
 
     def _store_copies(self, store: Store) -> range:
         inner = set(self.group.inner)

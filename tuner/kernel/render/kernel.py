@@ -9,11 +9,13 @@ from tuner.kernel.nest import Kind
 from tuner.kernel.render.group import GroupText
 from tuner.kernel.render.lines import Lines
 from tuner.kernel.render.scalar import helpers_in
+from tuner.kernel.render.tensor import TensorText
 from tuner.kernel.render.tile import TileText
 from tuner.plan import Argument, Schedule, Source
 
 if TYPE_CHECKING:
-    from tuner.kernel.nest import LoopNest
+    from tuner.kernel.mapping import Mapping
+    from tuner.kernel.nest import Group, LoopNest
     from tuner.kernel.render.dialect import Dialect
 
 ENTRY = "fused"
@@ -35,7 +37,7 @@ def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
     collectives: dict[str, str] = {}
     attribute = False
     for number, (group, mapping) in enumerate(zip(nest.groups, mappings, strict=True)):
-        writer = TileText if group.kind is Kind.TILE else GroupText
+        writer = _writer(group, mapping, dialect)
         text = writer(nest, group, mapping, dialect, names, lines)
         if len(nest.groups) > 1:
             last = number == len(nest.groups) - 1
@@ -64,6 +66,12 @@ def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
         grid=(blocks_of(mappings), 1, 1),
         block=(lanes, teams, 1),
     )
+
+
+def _writer(group: Group, mapping: Mapping, dialect: Dialect) -> type[GroupText]:
+    if group.kind is not Kind.TILE:
+        return GroupText
+    return TensorText if mapping.is_tensor and dialect.multiply else TileText
 
 
 def argument_names(nest: LoopNest) -> tuple[str, ...]:

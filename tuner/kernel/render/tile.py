@@ -49,9 +49,7 @@ class TileText(GroupText):
         """Write the whole group."""
         self._place()
         self._values(self.parts.block)
-        self.lines.add(
-            f"{self.held} sums[{self.block.repeat}][{self.block.items}] = {{{{0}}}};"
-        )
+        self._declare_sums()
         self._shared("left", self.block.height)
         self._shared("right", self.block.tile)
         terms, depth = self.group.serial_points, self.block.depth
@@ -80,6 +78,10 @@ class TileText(GroupText):
         self._declare("q", outer)
         self.lines.add(f"const int t = team * {block.lanes} + lane;")
 
+    def _declare_sums(self) -> None:
+        shape = f"[{self.block.repeat}][{self.block.items}]"
+        self.lines.add(f"{self.held} sums{shape} = {{{{0}}}};")
+
     def _shared(self, name: str, extent: int) -> None:
         size = self.block.depth * (extent + PADDING)
         declared = f"{self.dialect.wide_rows}{self.held} {name}[*]"
@@ -94,22 +96,30 @@ class TileText(GroupText):
         self._declare(axis, f"{first} + e")
         self._declare("r", "base + z")
         points = self.group.row_points if is_left else self.group.inner_points
-        place = f"{name}[z * {extent + PADDING} + e]"
+        place = self._place_of(name, extent)
         self._staged(operand, place, self._tests(axis, points % extent, points))
         self.lines.close()
+
+    def _place_of(self, name: str, extent: int) -> str:
+        """Where element `e` of term `z` is staged."""
+        return f"{name}[z * {extent + PADDING} + e]"
 
     def _walk_tile(self, operand: Operand, extent: int) -> None:
         """Neighbouring threads take neighbours in memory."""
         depth, threads = self.block.depth, self.block.lanes * self.block.teams
         count = extent * depth
         steps = min(count // threads, self._most_loads(operand))
-        if steps > 1:
-            self.lines.add(self.dialect.unroll.format(n=steps))
-        self.lines.open(f"for (int s = t; s < {count}; s += {threads})")
+        self._loop_steps(count, threads, steps)
         fast, slow = ("z", "e") if operand.along_terms else ("e", "z")
         period = depth if operand.along_terms else extent
         self.lines.add(f"const int {fast} = s % {period};")
         self.lines.add(f"const int {slow} = s / {period};")
+
+    def _loop_steps(self, count: int, threads: int, unroll: int = 4) -> None:
+        """The threads share out so many steps."""
+        if unroll > 1:
+            self.lines.add(self.dialect.unroll.format(n=unroll))
+        self.lines.open(f"for (int s = t; s < {count}; s += {threads})")
 
     def _most_loads(self, operand: Operand) -> int:
         values = (self.group.values[number].what for number in operand.staged)
@@ -161,16 +171,27 @@ class TileText(GroupText):
             self.lines.add(self.dialect.unroll.format(n=min(count, limit)))
         self.lines.open(f"for (int {name} = 0; {name} < {count}; {name}++)")
 
+    def _rows_of_thread(self) -> tuple[int, str]:
+        """How many rows a thread has, and which is number `y`."""
+        block = self.block
+        return block.repeat, f"row0 + team * {block.repeat} + y"
+
+    def _columns_of_thread(self) -> tuple[int, str]:
+        """How many inner points a thread has, and which is number `x`."""
+        return self.block.items, f"column0 + x * {self.block.lanes} + lane"
+
     def _epilogue(self) -> None:
         block, group = self.block, self.group
-        self._loop_over("y", block.repeat)
-        self._declare("i", f"row0 + team * {block.repeat} + y")
+        rows, row = self._rows_of_thread()
+        columns, column = self._columns_of_thread()
+        self._loop_over("y", rows)
+        self._declare("i", row)
         row_tail = group.row_points % block.height != 0
         if row_tail:
             self.lines.open(f"if (i < {group.row_points})")
         self._values(self.parts.row)
-        self._loop_over("x", block.items)
-        self._declare("p", f"column0 + x * {block.lanes} + lane")
+        self._loop_over("x", columns)
+        self._declare("p", column)
         tail = group.inner_points % block.tile != 0
         if tail:
             self.lines.open(f"if (p < {group.inner_points})")
