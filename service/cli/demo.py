@@ -193,7 +193,7 @@ def _tune(client: Client, model: bytes, device: str, asked: Budgets) -> Submissi
     if answer.job is None:
         output.line("This model was tuned before; --fresh tunes it again.")
         return answer
-    from service.cli.running import tuning_bar
+    from service.cli.tuning import tuning_bar
 
     with tuning_bar(asked.seconds) as update:
         for event in client.events(answer.job):

@@ -14,8 +14,6 @@ from tuner.runtime.timing import Run
 
 _BLOCK: Final = 256
 _FLOAT_BYTES: Final = 4
-_COLD_LAUNCHES: Final = 4
-"""Launches behind one sample, at most: each waits for a flush, which takes longer."""
 _TEXTS: Final[Mapping[Language, str]] = MappingProxyType(
     {
         "opencl": (
@@ -48,16 +46,13 @@ def flush_source(language: Language, flush_bytes: int) -> Source:
 def before_each(run: Run, flush: Callable[[], object]) -> Run:
     """Times what finds nothing of its own in the caches.
 
-    A sample of many launches is the mean of a few, as if all had taken so long.
+    A sample is one launch, whatever number is asked for, as if all had taken so long:
+    the flush takes much longer than most kernels.
     """
 
     def cold(launches: int) -> float:
-        count = min(launches, _COLD_LAUNCHES)
-        seconds = 0.0
-        for _ in range(count):
-            flush()
-            seconds += run(1)
-        return seconds / count * launches
+        flush()
+        return run(1) * launches
 
     return cold
 

@@ -132,6 +132,16 @@ class Known:
                 continue
             self._by_kernel.setdefault(kernel, []).append((key, Schedule.of(**knobs)))
 
+    def costs(self, toolchain: str) -> list[float]:
+        """Seconds that each run of a toolchain took, compiling and verifying too."""
+        found = []
+        for record in self.records.values():
+            if usable(record, toolchain) is not None:
+                seconds = record.get("cost_seconds", 0.0)
+                if isinstance(seconds, int | float) and 0 < seconds < math.inf:
+                    found.append(float(seconds))
+        return found
+
     def of_kernel(
         self, fingerprint: str
     ) -> Iterator[tuple[str, Schedule, Mapping[str, Any]]]:

@@ -189,11 +189,16 @@ class TuningSession:
         states = {state.name: state for state in run.best().states}
         served = toolchain_id(toolchain) if toolchain is not None else ""
 
-        def is_known(state: KernelState) -> bool:
-            key = run.key_of(state, state.default, toolchain or {})
-            return usable(run.known.records.get(key), served) is not None
+        def known_runs(state: KernelState) -> int:
+            return sum(
+                usable(record, served) is not None
+                and key == run.key_of(state, schedule, toolchain or {})
+                for key, schedule, record in run.known.of_kernel(state.name)
+            )
 
-        return forecast.forecast(states.values(), self.budget, is_known)
+        return forecast.forecast(
+            states.values(), self.budget, known_runs, run.known.costs(served)
+        )
 
     def new_measurements(self, batch: Mapping[str, Any]) -> tuple[str, ...]:
         """Measurement keys of a batch's kernel runs, in the order of its items."""

@@ -1,0 +1,149 @@
+"""What this machine has measured: read from its database before tuning, kept after."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.cli.inputs import settings
+from service.jobs.planning import as_revision
+from service.store import connect, graphs, kernels, measurements, plans, schema
+from service.store.graphs import StoredGraph
+from service.store.kernels import StoredKernel
+from service.store.measurements import StoredMeasurement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from service.jobs.planning import Prepared
+    from service.store import Database
+    from tuner.search.session import TuningSession
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cached:
+    """What a tuning run starts from.
+
+    Attributes:
+        known: results of kernel runs on a device, by measurement key.
+        incumbent: body of the measured plan that is stored.
+    """
+
+    known: Mapping[str, Mapping[str, Any]]
+    incumbent: Mapping[str, Any] | None = None
+
+
+@contextmanager
+def opened() -> Iterator[Database]:
+    """This machine's database, with its tables up to date."""
+    given = settings()
+    schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
+    database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def is_there() -> bool:
+    """Whether there is a database; asking makes none."""
+    url = settings().url
+    file = url.removeprefix("sqlite:///")
+    return file == url or Path(file).exists()
+
+
+def read(prepared: Prepared) -> Cached:
+    """What is known of a model's device, and the model's own measured plan."""
+    if not is_there():
+        return Cached(known={})
+    with opened() as database, database.read() as session:
+        until = measurements.last_id(session)
+        known = measurements.known(session, prepared.device.id, until=until)
+        stored = plans.find(session, prepared.key.key, ("measured",))
+    incumbent = None if stored is None else json.loads(stored.body)
+    return Cached(known=known, incumbent=incumbent)
+
+
+def keep_batch(
+    database: Database,
+    device: str,
+    batch: Json,
+    results: Sequence[Json],
+    events: Sequence[Json],
+) -> None:
+    """Store the kernel runs of a batch, so that no later run repeats them."""
+    now = datetime.now(UTC)
+    seen = tuple(
+        StoredKernel(fingerprint=event["kernel"], family=event["family"])
+        for event in events
+        if event["type"] == "trial"
+    )
+    runs = tuple(
+        stored(item["key"], device, result)
+        for item, result in zip(batch["items"], results, strict=True)
+        if item["kind"] == "kernel" and not result.get("gone")
+    )
+    if not runs:
+        return
+    with database.write() as session:
+        kernels.put(session, seen, now=now)
+        measurements.add(session, runs, now=now)
+
+
+def stored(subject: str, device: str, result: Json) -> StoredMeasurement:
+    """A kernel run as the store keeps it."""
+    return StoredMeasurement(
+        job=None,
+        subject=subject,
+        kernel=result["kernel"],
+        device=device,
+        schedule=result["schedule"],
+        seconds=_finite(result["seconds"]),
+        low_seconds=_finite(result.get("low_seconds")),
+        high_seconds=_finite(result.get("high_seconds")),
+        samples=tuple(result.get("samples", ())),
+        failure=result.get("failure", ""),
+        result=result,
+    )
+
+
+def _finite(value: Any) -> float | None:
+    if isinstance(value, float | int) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def keep_plan(database: Database, prepared: Prepared, session: TuningSession) -> bool:
+    """Store the tuned plan, if it is measured as a whole.
+
+    Returns:
+        Whether it was stored, or stood there already.
+    """
+    if session.winner == "incumbent":
+        return True
+    plan = session.plan()
+    whole = plan.whole.get("plan")
+    if whole is None or whole.failure or str(plan.evidence) != "measured":
+        return False
+    now = datetime.now(UTC)
+    outline = prepared.outline
+    graph = StoredGraph(
+        hash=outline.identity.graph_hash,
+        title="",
+        nodes=outline.nodes,
+        tensors=outline.tensors,
+        created_at=now,
+    )
+    with database.write() as writing:
+        graphs.put(writing, graph)
+        plans.register(writing, outline.identity, now=now)
+        revision = as_revision(plan, prepared.key)
+        plans.publish(writing, prepared.key.key, revision, now=now)
+    return True
