@@ -88,7 +88,7 @@ def _theme(page: Page) -> None:
 
 ACTS: Final[Mapping[str, tuple[tuple[str, Any], ...]]] = {
     "plan": (("walk boxes and arrows", _keys), ("open a row", _details)),
-    "job": (("show the gap", _gap), ("walk boxes and arrows", _keys)),
+    "run": (("show the gap", _gap), ("walk boxes and arrows", _keys)),
     "analysis": (("colour by failure", _axis),),
     "compare": (("across seconds", _seconds),),
     **dict.fromkeys(("fleet", "roofline", "quality"), (("dark colours", _theme),)),
@@ -147,8 +147,8 @@ def measure(address: str, repeats: int) -> list[dict[str, Any]]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=found, args=list(FLAGS))
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.goto(f"{address}{DEEP_PAGES['job']}")
-        wait_for_drawings(page, "job")
+        page.goto(f"{address}{DEEP_PAGES['run']}")
+        wait_for_drawings(page, "run")
         rows = [_row(page, address, name, repeats) for name in DEEP_PAGES]
         browser.close()
     return rows

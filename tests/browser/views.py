@@ -12,13 +12,20 @@ JOB, FAILED, RUNNING, DEEP = (f"0000{name:0>8}" for name in "1234")
 
 
 def addresses(
-    key: str, job: str, kernel: str, other: str, device: str
+    *,
+    key: str,
+    job: str,
+    kernel: str,
+    other: str,
+    rival: str,
+    trial: int = 5,
+    device: str = "cpu",
 ) -> dict[str, str]:
     """Every view that shows something of one job and its plan."""
     return {
         "overview": "/",
         "jobs": "/jobs",
-        "job": f"/jobs/{job}",
+        "run": f"/jobs/{job}",
         "plan": f"/plans/{key}",
         "fleet": f"/fleet?device={device}",
         "devices": "/devices",
@@ -32,23 +39,23 @@ def addresses(
         "baseline": f"/plans/{key}/diff?job={job}",
         "diff": f"/plans/{key}/diff?other={other}",
         "tuned": f"/plans/{key}/diff?before=1&after=2&job={job}",
-        "compare": f"/compare?job={job}&job={DEEP}",
+        "compare": f"/compare?job={job}&job={rival}",
         "trials": f"/jobs/{job}/trials",
-        "trial": f"/jobs/{job}/trials/5",
+        "trial": f"/jobs/{job}/trials/{trial}",
         "analysis": f"/jobs/{job}/analysis",
     }
 
 
 PAGES: Final = {
-    **addresses(KEY, JOB, "k3", DEEP_KEY, "cpu"),
+    **addresses(key=KEY, job=JOB, kernel="k3", other=DEEP_KEY, rival=DEEP),
     "failed": f"/jobs/{FAILED}",
 }
-DEEP_PAGES: Final = addresses(DEEP_KEY, DEEP, "k7", KEY, "cpu")
+DEEP_PAGES: Final = addresses(key=DEEP_KEY, job=DEEP, kernel="k7", other=KEY, rival=JOB)
 """The same views of a job with 10,000 trials of a model with 5,000 nodes."""
 
 DRAWINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "plan": ("#partition[data-boxes]",),
-    **dict.fromkeys(("job", "failed"), ("#partition[data-boxes]", "#history canvas")),
+    **dict.fromkeys(("run", "failed"), ("#partition[data-boxes]", "#history canvas")),
     "roofline": ("#roofline canvas",),
     "analysis": ("#scatter canvas", "#parallel canvas"),
     "fleet": ("#timeline canvas",),
