@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,11 @@ from tuner.runtime.backend import (
 _CURE: Final = "run on a machine with an NVIDIA GPU and driver"
 _INSTALL: Final = "pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime"
 _ALIGNMENT_BYTES: Final = 256
+_NO_ROOM: Final = ("OUT_OF_RESOURCES", "OutOfResources", "OUT_OF_MEMORY", "Allocation")
+"""In the names of errors that say that something does not fit."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def _load() -> Any:
@@ -57,8 +63,31 @@ def architecture(index: int) -> str:
     return f"sm_{_load().cuda.Device(index).compute_capability}"
 
 
+def _told(
+    method: Callable[Concatenate[CudaBackend, _P], _R],
+) -> Callable[Concatenate[CudaBackend, _P], _R]:
+    """Errors of CUDA as errors of ours.
+
+    They come from any call after the one that is at fault, and most stay: every later
+    call in the process fails too, and only another process finds a working device.
+    """
+
+    @wraps(method)
+    def call(self: CudaBackend, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return method(self, *args, **kwargs)
+        except self.errors as error:
+            raise explained(self.name, error) from error
+
+    return call
+
+
 class CudaBackend:
-    """One GPU with one stream."""
+    """One GPU with one stream.
+
+    Attributes:
+        errors: what CuPy raises when CUDA refuses.
+    """
 
     language: Language = "cuda"
     alignment_bytes = _ALIGNMENT_BYTES
@@ -83,13 +112,17 @@ class CudaBackend:
         self._stream = self._cupy.cuda.Stream(non_blocking=True)
         self._modules: dict[tuple[str, str], Any] = {}
         self._limits = properties
-        self._error = self._cupy.cuda.driver.CUDADriverError
+        self.errors: tuple[type[Exception], ...] = (
+            self._cupy.cuda.runtime.CUDARuntimeError,
+            self._cupy.cuda.driver.CUDADriverError,
+        )
 
     @classmethod
     def open(cls, index: int) -> CudaBackend:
         """Open the GPU of that number."""
         return cls(index)
 
+    @_told
     def allocate(self, size_bytes: int) -> Memory:
         """Device memory."""
         return self._cupy.empty(max(size_bytes, 1), dtype=np.uint8)
@@ -109,6 +142,7 @@ class CudaBackend:
         del memory
         return None
 
+    @_told
     def write(self, memory: Memory, array: Array) -> None:
         """Copy to the device."""
         self.synchronise()
@@ -116,6 +150,7 @@ class CudaBackend:
             memory[: array.nbytes].set(as_bytes(array), stream=self._stream)
         self.synchronise()
 
+    @_told
     def read(self, memory: Memory, array: Array) -> None:
         """Copy from the device."""
         self.synchronise()
@@ -123,11 +158,13 @@ class CudaBackend:
             part = memory[: array.nbytes]
             as_bytes(array)[:] = part.get(stream=self._stream)
 
+    @_told
     def fill(self, memory: Memory, value: int) -> None:
         """Set every byte."""
         with self._stream:
             memory.fill(value)
 
+    @_told
     def bind(
         self, source: Source, memories: Sequence[Memory], *, exactness: str = "strict"
     ) -> Enqueue:
@@ -140,7 +177,7 @@ class CudaBackend:
         if not all(source.grid):
             return _nothing
         arguments = tuple(memories)
-        return _Launch(function, source, arguments, self._stream, self._error)
+        return _Launch(function, source, arguments, self._stream, self.errors)
 
     def _function(self, source: Source, exactness: str) -> Any:
         key = (source.digest, exactness)
@@ -169,13 +206,12 @@ class CudaBackend:
             function.ptr, attribute, source.shared_bytes
         )
 
+    @_told
     def synchronise(self) -> None:
         """Wait for the stream."""
-        try:
-            self._stream.synchronize()
-        except self._cupy.cuda.runtime.CUDARuntimeError as error:
-            raise KernelFailed(self.name, str(error)) from error
+        self._stream.synchronize()
 
+    @_told
     def elapsed(self, enqueue: Enqueue, launches: int) -> float:
         """Seconds between two events around the launches."""
         start, stop = self._cupy.cuda.Event(), self._cupy.cuda.Event()
@@ -201,7 +237,7 @@ class _Launch:
     source: Source
     arguments: tuple[Any, ...]
     stream: Any
-    error: type[Exception]
+    errors: tuple[type[Exception], ...]
 
     def __call__(self) -> None:
         """Put the kernel into the stream."""
@@ -214,14 +250,15 @@ class _Launch:
                 shared_mem=source.shared_bytes,
                 stream=self.stream,
             )
-        except self.error as error:
-            raise _explain(source, error) from error
+        except self.errors as error:
+            raise explained(source.entry, error) from error
 
 
-def _explain(source: Source, error: Exception) -> KernelFailed:
+def explained(where: str, error: Exception) -> KernelFailed:
+    """An error of CUDA as one of ours."""
     text = str(error)
-    kind = ResourcesExceeded if "OUT_OF_RESOURCES" in text else KernelFailed
-    return kind(source.entry, text)
+    kind = ResourcesExceeded if any(t in text for t in _NO_ROOM) else KernelFailed
+    return kind(where, text)
 
 
 def _nothing() -> None:
