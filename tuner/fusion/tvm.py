@@ -3,7 +3,9 @@
 Phase 0 joins an anchor with the element-wise nodes up to its post-dominator, and
 element-wise or broadcast nodes with theirs; phase 1 does so for injective nodes.
 (Phase 2 joins fields of tuples, which our graphs do not have.) A group has one
-result; a reduction never joins its reader.
+result; a reduction never joins its reader. A layer that reduces (softmax, layer norm,
+mean) is one operator, into whose result element-wise work is fused as behind a
+contraction: `LegalizeOps` writes it as one function, `AnnotateTIROpPattern` says so.
 
 Source: apache/tvm, `src/relax/analysis/graph_partitioner.cc`, `RunFuse`.
 """
@@ -13,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tuner.fusion.legality import Refusal, Rules
+from tuner.fusion.legality import ANCHORS, Refusal, Rules
 from tuner.fusion.order import runnable_order
+from tuner.fusion.units import whole_composites
 from tuner.fusion.view import View, bits
 from tuner.ir.ops import Pattern
 
@@ -32,6 +35,31 @@ _KINDS: Final = {
 }
 
 
+def tvm_operators(rules: Rules, base: Sequence[int]) -> list[int]:
+    """What TVM sees as operators: layers that reduce whole, all else in primitives.
+
+    Args:
+        rules: what our families can run; a layer that they cannot is taken apart.
+        base: node masks of the finest grouping.
+    """
+    view = rules.view
+    whole, covered = [], 0
+    for mask in whole_composites(view):
+        if _is_layer(view, mask) and _is_legal(rules, mask):
+            whole.append(mask)
+            covered |= mask
+    return whole + [mask for mask in base if not mask & covered]
+
+
+def _is_layer(view: View, mask: int) -> bool:
+    closed = view.masks[Pattern.OPAQUE]
+    for pattern in ANCHORS:
+        closed |= view.masks[pattern]
+    return bool(mask & (mask - 1) and mask & view.masks[Pattern.REDUCTION]) and not (
+        mask & closed
+    )
+
+
 def tvm_groups(
     rules: Rules,
     base: Sequence[int],
@@ -42,10 +70,11 @@ def tvm_groups(
 
     Args:
         rules: what our families can run.
-        base: node masks of the operators that TVM would see.
+        base: node masks of the finest grouping.
         out_of_time: when operators that are not yet grouped stay alone.
     """
-    grouped = _Partitioner(rules.view, base, out_of_time).groups()
+    operators = tvm_operators(rules, base)
+    grouped = _Partitioner(rules.view, operators, out_of_time).groups()
     parts: list[int] = []
     for units in grouped:
         parts += units if out_of_time() else _legal_parts(rules, units, out_of_time)
@@ -89,6 +118,8 @@ class _Partitioner:
         return tuple(sorted(after - {u}))
 
     def _kind(self, mask: int) -> int:
+        if _is_layer(self.view, mask):
+            return _ANCHOR
         kind = max(_KINDS[self.view.patterns[i]] for i in bits(mask))
         if kind == _ELEMENTWISE and any(
             self._edge_broadcasts(i, name)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tuner.frontend.models import model, node, value
 from tests.tuner.fusion.patterns import bytes_price, goldens, load
 from tests.tuner.fusion.random_graphs import random_graph
 from tests.tuner.kernel.builder import Builder
@@ -20,10 +21,12 @@ from tuner.fusion.order import runnable_order
 from tuner.fusion.partition import solve
 from tuner.fusion.roofline import A6000, KernelTimes
 from tuner.fusion.traffic import traffic
+from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
 from tuner.fusion.xla import xla_groups
 from tuner.ir.graph import Graph
 from tuner.plan import Pin
+from tuner.rewrite import simplify
 
 Strategy = Callable[..., Grouping]
 
@@ -225,7 +228,53 @@ def test_xla_a_normalisation_is_one_kernel(patterns_dir: Path) -> None:
         assert len(grouped(xla_groups, load(patterns_dir / f"{name}.onnx"))) == 1
 
 
-# Both --------------------------------------------------------------------------------
+# TVM's rules -------------------------------------------------------------------------
+
+
+def tvm_grouped(graph: Graph) -> list[frozenset[str]]:
+    """The groups of TVM's rules, as node names."""
+    rules = rules_of(graph)
+    groups = tvm_groups(rules, unfused_groups(rules))
+    return [frozenset(rules.view.region(mask, 0).nodes) for mask in groups]
+
+
+def softmax_between() -> Graph:
+    """A node in front of a softmax, and one behind."""
+    nodes = [node("Exp", "x", "e"), node("Softmax", "e", "s"), node("Relu", "s", "y")]
+    made = model(nodes, [value("x", (64, 32))], "y")
+    imported = read_onnx(made.SerializeToString())
+    return simplify(imported.graph, training=False).graph
+
+
+def sums_between() -> Graph:
+    """The same, with the softmax taken apart in the file."""
+    b = Builder()
+    x = b.op("exp", b.input(64, 32))
+    e = b.op("exp", b.op("sub", x, b.op("reduce_max", x, axes=(1,), keepdims=1)))
+    total = b.op("reduce_sum", e, axes=(1,), keepdims=1)
+    return b.graph(b.op("relu", b.op("div", e, total)))
+
+
+def test_tvm_a_layer_that_reduces_is_one_operator() -> None:
+    """A softmax takes in what follows, as behind a contraction, and not what leads."""
+    graph = softmax_between()
+    first, last = graph.nodes[0].name, graph.nodes[-1].name
+    groups = sorted(tvm_grouped(graph), key=len)
+    assert [len(nodes) for nodes in groups] == [1, len(graph.nodes) - 1]
+    assert first in groups[0]
+    assert last in groups[1]
+
+
+def test_tvm_a_reduction_of_its_own_takes_in_nothing_behind_it() -> None:
+    """What the file has in parts is in parts: each reduction ends a group."""
+    graph = sums_between()
+    groups = tvm_grouped(graph)
+    assert len(groups) == 5
+    assert apart(groups, "n1", "n2")
+    assert apart(groups, "n4", "n5")
+
+
+# All -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(GREEDY))
