@@ -284,6 +284,12 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         "broken-reference": Row(
             status=500, exit_code=7, title="A stored record names a missing one"
         ),
+        "backup-failed": Row(
+            status=500, exit_code=7, title="The copy of the database cannot be made"
+        ),
+        "store-damaged": Row(
+            status=500, exit_code=7, title="Stored plans are not whole"
+        ),
         "store-error": Row(status=500, exit_code=7, title="The database failed"),
         # the command line's and the client's
         "bad-argument": Row(

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,10 +16,13 @@ from service.cli import inputs, output
 from service.cli.exits import BadArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from fastapi import FastAPI
     from starlette.types import Message, Receive, Scope, Send
+
+    from service.settings import Settings
+    from service.store import Database
 
 _GRACE_SECONDS: Final = 5
 """How long open streams may last after an interrupt."""
@@ -30,6 +34,9 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: fuseplan worker --device cpu")(worker)
     group = typer.Typer(help="Look after the database.", no_args_is_help=True)
     group.command(epilog="Example: fuseplan db upgrade")(upgrade)
+    group.command(epilog="Example: fuseplan db gc --dry-run")(gc)
+    group.command(epilog="Example: fuseplan db verify")(verify)
+    group.command(epilog="Example: fuseplan db backup copy.db")(backup)
     group.callback()(_group)
     app.add_typer(group, name="db", epilog="Example: fuseplan db upgrade")
 
@@ -175,3 +182,72 @@ def upgrade(
         output.emit({"database": given.url, "revision": revision})
     else:
         output.line(f"{given.url} is at revision {revision}")
+
+
+def gc(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and keep it.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Remove what is older than the settings keep, and what nothing names."""
+    from dataclasses import asdict
+    from datetime import UTC, datetime
+
+    from service.jobs.upkeep import collect, retention
+
+    given = inputs.settings()
+    with _opened(given) as database:
+        gone = collect(database, retention(given, datetime.now(UTC)), keep=dry_run)
+    if as_json:
+        output.emit({**asdict(gone), "dry_run": dry_run})
+        return
+    verb = "would go" if dry_run else "gone"
+    output.line(
+        f"{verb}: {gone.revisions} older plans, {gone.jobs} jobs,"
+        f" {gone.audit_events} audit events, {gone.blobs} blobs"
+        f" ({gone.blob_bytes} bytes)"
+    )
+
+
+def verify(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check that every plan that is served is there, byte for byte."""
+    from service.store import StoreDamaged, retention
+
+    given = inputs.settings()
+    with _opened(given) as database, database.read() as session:
+        found = list(retention.faults(session))
+    if found:
+        raise StoreDamaged(given.url, found)
+    if as_json:
+        output.emit({"database": given.url, "faults": []})
+    else:
+        output.line(f"{given.url}: every plan is whole")
+
+
+def backup(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Takes the copy.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Copy a SQLite database while the service goes on; PostgreSQL has pg_dump."""
+    from service.store import backups
+
+    given = inputs.settings()
+    size = backups.copy(given.url, path)
+    if as_json:
+        output.emit({"database": given.url, "file": str(path), "bytes": size})
+    else:
+        output.line(f"{path}: {size} bytes")
+
+
+@contextlib.contextmanager
+def _opened(given: Settings) -> Iterator[Database]:
+    from service.app import open_database
+
+    database = open_database(given)
+    try:
+        yield database
+    finally:
+        database.close()

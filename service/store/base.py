@@ -81,3 +81,16 @@ def take_turns(session: Session, turn: int) -> None:
     """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": turn})
+
+
+def pass_together(session: Session, turn: int) -> None:
+    """Pass a place where others may pass at the same time, but nobody `take_turns`.
+
+    Args:
+        session: a writing session.
+        turn: number of the place.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(
+            text("SELECT pg_advisory_xact_lock_shared(:turn)"), {"turn": turn}
+        )

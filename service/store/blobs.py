@@ -6,12 +6,16 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import ForeignKey, LargeBinary, String, select
 from sqlalchemy.orm import Mapped, Session, deferred, mapped_column
 
-from service.store.base import Base, insert_new
+from service.store.base import Base, insert_new, pass_together
 from service.store.errors import BrokenReference
+
+STORING_TURN: Final = 7302
+"""Place that many who store blobs pass together, and a collection alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +63,11 @@ class BlobLinkRow(Base):
 
 
 def put(session: Session, blobs: Iterable[Blob], *, now: datetime) -> None:
-    """Store blobs; those that are there already stay as they are."""
+    """Store blobs; those that are there already stay as they are.
+
+    Until the transaction ends no collection takes any of them away.
+    """
+    pass_together(session, STORING_TURN)
     wanted = {blob.digest: blob for blob in blobs}
     held = set(
         session.scalars(select(BlobRow.digest).where(BlobRow.digest.in_(wanted)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 Reason = Literal[
@@ -69,3 +70,28 @@ class BrokenReference(StoreError):
     """A record names another one that is not stored; a fault of ours."""
 
     code = "broken-reference"
+
+
+class BackupFailed(StoreError):
+    """A copy of the database cannot be made."""
+
+    code = "backup-failed"
+
+
+class StoreDamaged(StoreError):
+    """Plans that are served are not whole.
+
+    Attributes:
+        faults: one line for each.
+    """
+
+    code = "store-damaged"
+
+    def __init__(self, where: str, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
+        super().__init__(
+            where,
+            f"{faults[0]}{more}",
+            hint="restore a backup, or import the plans from a bundle",
+        )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
 import venv
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -151,7 +152,7 @@ def borrow(python: Path, folder: Path) -> None:
     (there / "borrowed.pth").write_text(f"{shadow}\n")
 
 
-def answers(address: str, paths: Sequence[str]) -> Mapping[str, int]:
+def answers(address: str, paths: Sequence[str]) -> dict[str, int]:
     """Status of each path, as soon as the service is ready."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -176,8 +177,12 @@ def test_the_wheel_runs_without_the_repository(installed: Installed) -> None:
     port = free_port()
     server = installed.start("serve", "--port", str(port), "--device", "null:0")
     try:
-        pages = ("/", "/submit", "/devices", "/static/fuseplan.css", "/openapi.json")
-        seen = answers(f"http://127.0.0.1:{port}", pages)
+        address = f"http://127.0.0.1:{port}"
+        seen = answers(address, ("/", "/submit", "/devices", "/openapi.json"))
+        page = httpx.get(address, trust_env=False).text
+        files = re.findall(r'"(/static/[^"]+)"', page)
+        assert len(files) > 2
+        seen |= answers(address, files)
     finally:
         server.terminate()
         server.wait(30)
