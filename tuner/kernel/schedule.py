@@ -5,7 +5,8 @@ takes at once), ``repeat`` (outer points that a team takes in turn). POINTWISE h
 ``items`` (steps along the inner loops). Reductions have ``lanes``; ROW kernels
 ``persistent`` (0 or 1: values are kept between passes) and ``unroll``; COLUMN
 kernels ``unroll``. Where large results may go past the caches of a CPU, ``stream`` (0
-or 1) says whether they do. TILE kernels have ``lanes``, ``rows`` and ``columns`` of a thread
+or 1) says whether they do. TILE kernels
+have ``lanes``, ``rows`` and ``columns`` of a thread
 (``repeat`` of the others) and the ``depth`` of a staged tile; for factors of 16 bits
 ``tensor`` says whether tensor cores multiply them.
 """
