@@ -18,7 +18,7 @@ from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import unfused
 from tuner.fusion.capped import solve_capped
 from tuner.fusion.custom import wishes
-from tuner.fusion.partition import Solution, solve
+from tuner.fusion.partition import Partitioner, Solution
 from tuner.fusion.traffic import traffic
 from tuner.ir.custom import FusionRule
 from tuner.ir.graph import Region
@@ -76,8 +76,8 @@ def plan_key(model: Model, target: str | Device, options: Options) -> PlanKey:
 class Planner:
     """Solves and assembles plans of one model on one device, again and again.
 
-    A planner remembers prices and generated kernels, so that a second solve with
-    other costs is quick.
+    A planner remembers prices, generated kernels and all of a problem that no price
+    changes, so that a second solve with other costs is quick.
     """
 
     model: Model
@@ -93,6 +93,12 @@ class Planner:
         self.wishes = wishes(self.model.graph, rules, self.model.kinds)
         self.required = [rule.name for rule in rules if rule.action == "require"]
         self.pricer = Pricer(self.model.graph, self.device, self.options)
+        self.partitioner = Partitioner(
+            self.model.graph,
+            profile=self.options.legality,
+            limits=limits_for(self.device, self.options),
+            clock=self.clock,
+        )
         self.assembler = Assembler(
             self.model.graph,
             self.device,
@@ -130,14 +136,10 @@ class Planner:
     ) -> Solution:
         """The best partition, whatever memory it takes."""
         try:
-            return solve(
-                self.model.graph,
+            return self.partitioner.solve(
                 price,
-                profile=self.options.legality,
-                limits=limits_for(self.device, self.options),
                 pins=(*self.options.pins, *self.wishes, *restrictions),
                 time_limit_seconds=self.time_limit_seconds,
-                clock=self.clock,
             )
         except ConstraintsUnsatisfiable as error:
             if not self.required:

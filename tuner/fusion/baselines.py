@@ -45,13 +45,28 @@ def greedy(
     columns: Columns,
     base: Sequence[int],
     out_of_time: Callable[[], bool],
+    *,
+    known: dict[str, Grouping] | None = None,
 ) -> dict[str, list[Priced]]:
-    """What each greedy strategy would choose, priced; none that time does not allow."""
+    """What each greedy strategy would choose, priced; none that time does not allow.
+
+    Args:
+        rules: which kernels are legal.
+        columns: prices.
+        base: operators, or groups of them.
+        out_of_time: whether to end.
+        known: what the strategies joined before; what was not cut short is added.
+    """
+    known = {} if known is None else known
     found = {}
     for name, strategy in GREEDY.items():
-        if not out_of_time():
+        if name not in known and not out_of_time():
             grouping = strategy(rules, base, out_of_time=out_of_time)
             found[name] = _priced(rules, columns, base, grouping)
+            if not out_of_time():
+                known[name] = grouping
+        elif name in known:
+            found[name] = _priced(rules, columns, base, known[name])
     return found
 
 

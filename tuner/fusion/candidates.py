@@ -93,14 +93,21 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Candidates of a zone, and whether no cap and no time limit left one out."""
+    """Candidates of a zone.
+
+    Attributes:
+        kernels: in a fixed order, each once.
+        complete: whether no cap and no time limit left one out.
+        breadth: the rule that they follow; None where every set was looked at.
+    """
 
     kernels: tuple[Candidate, ...]
     complete: bool
+    breadth: Breadth | None = None
 
 
 class Space:
-    """The candidates of one graph."""
+    """The candidates of one graph; they are found once, prices play no part in them."""
 
     def __init__(self, rules: Rules, *, out_of_time: Callable[[], bool]) -> None:
         self.rules = rules
@@ -109,6 +116,8 @@ class Space:
         self._complete = True
         self._cut_short = False
         self._used: set[Breadth] = set()
+        self._found: dict[int, Candidates] = {}
+        self._zones: dict[tuple[int, ...], tuple[Zone, ...]] = {}
         self._moved: dict[tuple[int, int], int] = {}
         self.units = self._make_units()
         self.stored = self.units.stored
@@ -146,9 +155,23 @@ class Space:
         """
         if not len(self.units):
             return ()
+        key = tuple(together) if len(self.units) > ONE_ZONE_UNITS else ()
+        found = self._zones.get(key)
+        if found is None:
+            found = self._find_zones(key)
+            if not self._cut_short:
+                self._zones[key] = found
+        return found
+
+    def _find_zones(self, together: Sequence[int]) -> tuple[Zone, ...]:
         if len(self.units) <= ONE_ZONE_UNITS:
             return (make_zone(self.units, (1 << len(self.units)) - 1),)
         return find_zones(self.units, self._joins, together)
+
+    def renew(self) -> None:
+        """Forget that time ran out, and which rules were used: a new solve begins."""
+        self._cut_short = False
+        self._used.clear()
 
     @property
     def is_cut_short(self) -> bool:
@@ -172,8 +195,19 @@ class Space:
     def candidates(self, zone: Zone) -> Candidates:
         """All candidates of a zone, in a fixed order, each once.
 
-        The widest rule is taken that keeps them within the budget.
+        The widest rule is taken that keeps them within the budget. What was found
+        while there was time is kept.
         """
+        found = self._found.get(zone.units)
+        if found is None:
+            found = self._enumerated(zone)
+            if not self._out_of_time():
+                self._found[zone.units] = found
+        if found.breadth is not None:
+            self._used.add(found.breadth)
+        return found
+
+    def _enumerated(self, zone: Zone) -> Candidates:
         if self.exhaustive:
             self._complete = True
             kernels = self._collected(self._every_set(), None)
@@ -191,9 +225,7 @@ class Space:
         self._breadth, self._complete = breadth, True
         kernels = self._collected(self._grown_sets(zone.units), budget)
         complete = self._complete and len(kernels) < budget
-        if complete or breadth is BREADTHS[-1]:
-            self._used.add(breadth)
-        return Candidates(kernels=kernels, complete=complete)
+        return Candidates(kernels=kernels, complete=complete, breadth=breadth)
 
     def _collected(
         self, sets: Iterable[int], budget: int | None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.pieces import Priced
+from tuner.fusion.traffic import traffic
 from tuner.ir.graph import Region
 from tuner.plan import Family
 
@@ -15,15 +16,62 @@ Price = Callable[[Region, Family], float]
 """Seconds of one kernel; infinite where no kernel can run the region."""
 
 
+class Book:
+    """What is known of candidates whatever they cost."""
+
+    def __init__(self, rules: Rules) -> None:
+        """Start empty."""
+        self.rules = rules
+        self._regions: dict[tuple[int, int], Region] = {}
+        self._kinds: dict[tuple[int, int, Family], int] = {}
+        self._numbers: dict[object, int] = {}
+        self._moved: dict[tuple[int, int], int] = {}
+
+    def region(self, mask: int, outputs: int) -> Region:
+        """The region of a kernel."""
+        key = (mask, outputs)
+        found = self._regions.get(key)
+        if found is None:
+            found = self._regions[key] = self.rules.view.region(mask, outputs)
+        return found
+
+    def kind(self, candidate: Candidate) -> int:
+        """A number that kernels share when they are the same but for names."""
+        key = (candidate.mask, candidate.outputs, candidate.family)
+        found = self._kinds.get(key)
+        if found is None:
+            structure = self.rules.view.structure(candidate.mask, candidate.outputs)
+            number = len(self._numbers)
+            found = self._numbers.setdefault((candidate.family, structure), number)
+            self._kinds[key] = found
+        return found
+
+    def moved_bytes(self, candidate: Candidate) -> int:
+        """Bytes that a kernel reads and writes."""
+        key = (candidate.mask, candidate.outputs)
+        found = self._moved.get(key)
+        if found is None:
+            found = traffic(self.rules.view.graph, self.region(*key)).total_bytes
+            self._moved[key] = found
+        return found
+
+
 class Columns:
     """Prices candidates; kernels that are equal but for names are priced once."""
 
-    def __init__(self, rules: Rules, price: Price) -> None:
-        """Start without prices."""
+    def __init__(self, rules: Rules, price: Price, book: Book | None = None) -> None:
+        """Start without prices.
+
+        Args:
+            rules: which kernels are legal.
+            price: seconds of one kernel.
+            book: what is known of candidates already; by default nothing.
+        """
         self._rules = rules
         self._price = price
+        self._book = book or Book(rules)
         self._found: dict[tuple[int, int], Priced] = {}
-        self._prices: dict[object, tuple[float, Family]] = {}
+        self._prices: dict[int, tuple[float, Family]] = {}
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -34,12 +82,11 @@ class Columns:
         """A candidate with its price, in the cheaper family that can run it."""
         key = (candidate.mask, candidate.outputs)
         if key not in self._found:
-            view = self._rules.view
-            region = view.region(*key)
-            structure = (candidate.family, view.structure(*key))
-            if structure not in self._prices:
-                self._prices[structure] = self._cheapest(candidate, region)
-            seconds, family = self._prices[structure]
+            region = self._book.region(*key)
+            kind = self._book.kind(candidate)
+            if kind not in self._prices:
+                self._prices[kind] = self._cheapest(candidate, region)
+            seconds, family = self._prices[kind]
             self._found[key] = Priced(
                 candidate=replace(candidate, family=family),
                 region=region,

@@ -126,6 +126,11 @@ class Rules:
         self._families: dict[int, Family | Refusal] = {}
         self._row_faults: dict[object, str] = {}
 
+    @property
+    def judged(self) -> int:
+        """Sets of nodes whose structure has been looked at."""
+        return len(self._families)
+
     def judge(self, mask: int, outputs: int) -> Family | Refusal:
         """Structure and resources of a kernel that writes these outputs."""
         if self.profile == "reference":

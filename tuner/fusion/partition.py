@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from types import MappingProxyType
 from typing import Final
@@ -12,13 +13,13 @@ from typing import Final
 from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import cheapest, greedy, unfused_groups
 from tuner.fusion.candidates import Candidate, Space
-from tuner.fusion.columns import Columns, Price
+from tuner.fusion.columns import Book, Columns, Price
+from tuner.fusion.grouping import Grouping
 from tuner.fusion.horizontal import join_side_by_side
 from tuner.fusion.legality import Limits, Profile, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
 from tuner.fusion.pins import Pins
-from tuner.fusion.traffic import traffic
 from tuner.fusion.trim import without_unread
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
@@ -34,12 +35,13 @@ JOINED_AFTERWARDS: Final = "independent kernels are joined after the proof"
 """Said of every space: such groups can only cost less than what the bound is about."""
 WRITTEN_FIRST: Final = "a tensor in a ring is read after every kernel that writes it"
 """Said of every space: what `put_in_order` adds where kernels wait for each other."""
-ENUMERATION_SHARE: Final = 0.5
-"""Part of the time limit after which no more candidates are looked for."""
-
-
-GROUPING_SHARE: Final = 0.5
-"""Part of the time limit after which operators that TVM would group stay alone."""
+STOPPED: Final = (
+    "the time limit was reached: what was left out depends on how fast the machine is"
+)
+"""Said where a limit cut something short: another run may give another answer."""
+PREPARING_SHARE: Final = 0.5
+"""Part of the time limit after which no more candidates are looked for, and operators
+that another strategy would group stay alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,48 +77,173 @@ def solve(
     Raises:
         ConstraintsUnsatisfiable: the pins leave no legal partition.
     """
-    started = clock()
-    rules = Rules(View(graph), profile, limits or Limits.none())
-    columns = Columns(rules, price)
-    enumeration_end = started + ENUMERATION_SHARE * time_limit_seconds
-    grouping_end = started + GROUPING_SHARE * time_limit_seconds
-    singles = unfused_groups(rules)
-    starts: dict[str, Sequence[Priced]] = {
-        "unfused": columns.of_groups(singles),
-        "tvm": columns.of_groups(
-            tvm_groups(rules, singles, out_of_time=lambda: clock() > grouping_end)
-        ),
-    }
-    search = _Search(
-        space=Space(rules, out_of_time=lambda: clock() > enumeration_end),
-        columns=columns,
-        pins=Pins(
-            rules,
-            [pin for pin in pins if isinstance(pin, Pin)],
-            [wish.on(rules.view) for wish in pins if not isinstance(wish, Pin)],
-        ),
-        starts=tuple(starts.values()),
-        remaining_seconds=lambda: started + time_limit_seconds - clock(),
+    return Partitioner(graph, profile=profile, limits=limits, clock=clock).solve(
+        price, pins=pins, time_limit_seconds=time_limit_seconds
     )
-    chosen, bound = search.run()
+
+
+class Partitioner:
+    """Solves one graph under one price after another.
+
+    What no price changes is made once and kept: legality, zones, candidates, what
+    other strategies would join, regions and which of them are equal.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        profile: Profile = "full",
+        limits: Limits | None = None,
+        clock: Clock = perf_counter,
+    ) -> None:
+        """Keep the graph; nothing is looked at before the first solve.
+
+        Args:
+            graph: static, simplified.
+            profile: which legality.
+            limits: resource walls.
+            clock: a monotonic clock, in seconds.
+        """
+        self._graph = graph
+        self._profile: Profile = profile
+        self._limits = limits or Limits.none()
+        self._clock = clock
+        self._time = _Time(clock, math.inf)
+        self._groups: dict[str, list[int]] = {}
+        self._groupings: dict[str, Grouping] = {}
+
+    @property
+    def judged(self) -> int:
+        """How many sets of nodes legality has been asked about, in all solves."""
+        return self._book.rules.judged
+
+    @cached_property
+    def _book(self) -> Book:
+        return Book(Rules(View(self._graph), self._profile, self._limits))
+
+    @cached_property
+    def _space(self) -> Space:
+        return Space(self._book.rules, out_of_time=lambda: self._time.is_half_over)
+
+    def solve(
+        self,
+        price: Price,
+        *,
+        pins: Sequence[Pin | Restriction] = (),
+        time_limit_seconds: float = 20.0,
+    ) -> Solution:
+        """Find the cheapest legal partition.
+
+        Args:
+            price: seconds of one kernel; infinite if no kernel can run the region.
+            pins: pairs of nodes that must or must never share a kernel, and what else
+                forbids kernels.
+            time_limit_seconds: when to stop with the best so far.
+
+        Raises:
+            ConstraintsUnsatisfiable: the pins leave no legal partition.
+        """
+        time = self._time = _Time(self._clock, time_limit_seconds)
+        rules, space = self._book.rules, self._space
+        space.renew()
+        columns = Columns(rules, price, self._book)
+        groups = self._known_groups()
+        starts: dict[str, Sequence[Priced]] = {
+            name: columns.of_groups(found) for name, found in groups.items()
+        }
+        search = _Search(
+            space=space,
+            columns=columns,
+            pins=Pins(
+                rules,
+                [pin for pin in pins if isinstance(pin, Pin)],
+                [wish.on(rules.view) for wish in pins if not isinstance(wish, Pin)],
+            ),
+            starts=tuple(starts.values()),
+            remaining_seconds=time.remaining_seconds,
+        )
+        rivals = self._rivals(columns, groups["unfused"])
+        starts.update(rivals)
+        chosen, bound = search.run()
+        chosen = cheapest(_improved(search, chosen), rivals, search.pins)
+        return Solution(
+            partition=_partition(rules, search, chosen, bound, is_cut=time.was_over),
+            baselines=MappingProxyType(
+                {name: self._baseline(found) for name, found in starts.items()}
+            ),
+        )
+
+    def _known_groups(self) -> dict[str, list[int]]:
+        """Groupings without recomputation to start from."""
+        rules, time = self._book.rules, self._time
+        singles = self._groups.setdefault("unfused", unfused_groups(rules))
+        if "tvm" in self._groups:
+            return self._groups
+        joined = tvm_groups(rules, singles, out_of_time=lambda: time.is_half_over)
+        if not time.was_over:
+            self._groups["tvm"] = joined
+        return {"unfused": singles, "tvm": joined}
+
+    def _rivals(
+        self, columns: Columns, singles: Sequence[int]
+    ) -> dict[str, list[Priced]]:
+        time = self._time
+        return greedy(
+            self._book.rules,
+            columns,
+            singles,
+            lambda: time.is_half_over,
+            known=self._groupings,
+        )
+
+    def _baseline(self, kernels: Sequence[Priced]) -> Baseline:
+        moved = (self._book.moved_bytes(p.candidate) for p in kernels)
+        return Baseline(
+            objective_seconds=math.fsum(p.seconds for p in kernels),
+            kernels=len(kernels),
+            traffic_bytes=sum(moved),
+        )
+
+
+class _Time:
+    """How much of a time limit is left, and whether anyone was told that it is over."""
+
+    def __init__(self, clock: Clock, limit_seconds: float) -> None:
+        self._clock = clock
+        self._limit_seconds = limit_seconds
+        self._started = clock()
+        self.was_over = False
+
+    def remaining_seconds(self) -> float:
+        """How long the solver may go on."""
+        left = self._started + self._limit_seconds - self._clock()
+        self.was_over = self.was_over or left <= 0
+        return left
+
+    @property
+    def is_half_over(self) -> bool:
+        """Whether what comes before the solver must end."""
+        share = PREPARING_SHARE * self._limit_seconds
+        over = self._clock() > self._started + share
+        self.was_over = self.was_over or over
+        return over
+
+
+def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
+    """A solved partition without idle work, with kernels side by side."""
+    rules, columns, pins = search.space.rules, search.columns, search.pins
+    remaining = search.solver.remaining_seconds
     chosen = join_side_by_side(
         rules,
         columns.price,
-        without_unread(rules, columns.price, chosen, pins=search.pins),
-        pins=search.pins,
-        out_of_time=lambda: search.solver.remaining_seconds() <= 0,
+        without_unread(rules, columns.price, chosen, pins=pins),
+        pins=pins,
+        out_of_time=lambda: remaining() <= 0,
     )
-    if search.solver.remaining_seconds() > 0:
-        chosen = _or_whole(rules, columns, search.pins, chosen)
-    rivals = greedy(rules, columns, singles, lambda: clock() > grouping_end)
-    starts.update(rivals)
-    chosen = cheapest(chosen, rivals, search.pins)
-    return Solution(
-        partition=_partition(rules, search, chosen, bound),
-        baselines=MappingProxyType(
-            {name: _baseline(rules.view, found) for name, found in starts.items()}
-        ),
-    )
+    if remaining() > 0:
+        chosen = _or_whole(rules, columns, pins, chosen)
+    return chosen
 
 
 def _or_whole(
@@ -232,7 +359,12 @@ class _Search:
 
 
 def _partition(
-    rules: Rules, search: _Search, chosen: Sequence[Priced], bound: float
+    rules: Rules,
+    search: _Search,
+    chosen: Sequence[Priced],
+    bound: float,
+    *,
+    is_cut: bool,
 ) -> Partition:
     choices = launch_order(
         rules.view.graph,
@@ -253,15 +385,11 @@ def _partition(
             max_nodes=NO_WALL if limit is None else limit,
             candidates=search.seen,
             complete=search.complete,
-            rules=(*search.space.rules_in_words, WRITTEN_FIRST, JOINED_AFTERWARDS),
+            rules=(
+                *search.space.rules_in_words,
+                WRITTEN_FIRST,
+                JOINED_AFTERWARDS,
+                *((STOPPED,) if is_cut else ()),
+            ),
         ),
-    )
-
-
-def _baseline(view: View, kernels: Sequence[Priced]) -> Baseline:
-    moved = (traffic(view.graph, p.region).total_bytes for p in kernels)
-    return Baseline(
-        objective_seconds=math.fsum(p.seconds for p in kernels),
-        kernels=len(kernels),
-        traffic_bytes=sum(moved),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tuner.fusion.random_graphs import Builder
 from tuner.fusion.legality import Limits
-from tuner.fusion.partition import solve
+from tuner.fusion.partition import STOPPED, solve
 from tuner.ir.graph import Graph, Region, region_inputs
 from tuner.plan import Family, Partition
 
@@ -107,6 +107,7 @@ def test_without_time_there_is_a_plan(name: str) -> None:
     assert not found.candidate_space.complete
     assert found.bound_seconds == 0.0
     assert clock.now < LOOKS
+    assert STOPPED in found.candidate_space.rules
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -123,6 +124,7 @@ def test_a_long_chain_is_cut_into_the_largest_kernels() -> None:
     found = _solve(GRAPHS["chain"], clock=_Clock(0.0), limit=20.0)
     assert len(found.choices) == 3
     assert found.gap < 1e-3
+    assert STOPPED not in found.candidate_space.rules
 
 
 def test_a_chain_within_the_wall_is_one_kernel() -> None:

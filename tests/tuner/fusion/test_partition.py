@@ -11,7 +11,7 @@ from tests.tuner.fusion.random_graphs import COLUMNS, ROWS, Builder, random_grap
 from tuner.errors import ConstraintsUnsatisfiable
 from tuner.fusion.explain import why
 from tuner.fusion.legality import Limits
-from tuner.fusion.partition import solve
+from tuner.fusion.partition import Partitioner, solve
 from tuner.ir.graph import Graph, Region, region_inputs
 from tuner.plan import Family, Partition, Pin
 
@@ -214,3 +214,33 @@ def test_an_empty_graph_needs_no_kernel() -> None:
     found = _solve(graph)
     assert found.choices == ()
     assert found.gap == 0.0
+
+
+def test_prices_change_and_nothing_else_is_asked_again() -> None:
+    """Solving again under other prices answers like a new solve, and judges nothing."""
+    graph = random_graph(7, most_nodes=14)
+    judged: list[int] = []
+    kept = Partitioner(graph)
+    for launch in (1e-6, 1e-9, 1e-5):
+
+        def price(region: Region, family: Family, launch: float = launch) -> float:
+            reads = region_inputs(graph, region.nodes)
+            names = (*reads, *region.outputs)
+            return launch + 1e-9 * sum(graph.types[name].bytes for name in names)
+
+        assert kept.solve(price).partition == solve(graph, price).partition
+        judged.append(kept.judged)
+    assert judged[0] == judged[1] == judged[2] > 0
+
+
+def test_a_pin_of_one_solve_is_forgotten_in_the_next() -> None:
+    """Candidates are kept between solves, answers under pins are not."""
+    graph = _chain()
+    kept = Partitioner(graph)
+    price = _price(graph)
+    names = (graph.nodes[1].name, graph.nodes[2].name)
+    free = kept.solve(price).partition
+    pinned = kept.solve(price, pins=(Pin(fuse=False, nodes=names),)).partition
+    assert len(free.choices) == 1
+    assert len(pinned.choices) == 2
+    assert kept.solve(price).partition == free
