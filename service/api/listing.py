@@ -12,7 +12,7 @@ from service.api.context import ContextDep
 from service.api.problems import told
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
 from service.errors import PlanNotFound
-from service.store import listing, plans
+from service.store import listing, pins, plans
 from service.store.plans import PlanPointer
 
 router = APIRouter(tags=["plans"])
@@ -30,6 +30,7 @@ _LINE: Final[dict[str, Any]] = {
     "kernels": 61,
     "job": None,
     "created_at": "2026-11-29T12:00:00Z",
+    "pinned": False,
 }
 
 
@@ -39,6 +40,7 @@ class PlanLine(BaseModel):
     Attributes:
         title: what the graph's first submitter called it.
         job: id of the job that found the plan.
+        pinned: whether the plan stays as it is.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [_LINE]})
@@ -55,6 +57,7 @@ class PlanLine(BaseModel):
     kernels: int
     job: str | None
     created_at: datetime
+    pinned: bool
 
 
 class PlanPage(BaseModel):
@@ -136,6 +139,7 @@ def list_plans(
             session, target=target, graph=graph, before=cursor, limit=limit + 1
         )
         best = plans.pointers(session, [one.key for one in found])
+        pinned = pins.pinned(session, [one.key for one in found])
     shown = [one for one in found[:limit] if one.key in best]
     return PlanPage(
         plans=[
@@ -152,6 +156,7 @@ def list_plans(
                 kernels=best[one.key].kernels,
                 job=best[one.key].job,
                 created_at=one.created_at,
+                pinned=one.key in pinned,
             )
             for one in shown
         ],

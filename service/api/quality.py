@@ -38,11 +38,13 @@ class DecisionBody(BaseModel):
 
     Attributes:
         gain: time without fusion over time of the plan; above 1 fusing was right.
+        contended: whether other processes disturbed either, so that it proves nothing.
     """
 
     plan_seconds: float
     unfused_seconds: float
     gain: float
+    contended: bool
 
 
 class JobQuality(BaseModel):
@@ -89,6 +91,7 @@ class QualityBody(BaseModel):
                                 "plan_seconds": 0.0062,
                                 "unfused_seconds": 0.0101,
                                 "gain": 1.63,
+                                "contended": False,
                             },
                         }
                     ],
@@ -158,7 +161,7 @@ def _job(session: Session, job: Job) -> JobQuality:
         plan_key=job.request.plan_key,
         at=job.started_at or job.created_at,
         accuracy=accuracy([(p, m) for p, m in pairs if p and m]),
-        decision=None if not whole else _decision(whole[-1].data),
+        decision=next(filter(None, (_decision(e.data) for e in reversed(whole))), None),
     )
 
 
@@ -169,4 +172,9 @@ def _decision(event: Mapping[str, Any]) -> DecisionBody | None:
     plan, unfused = seconds.get("plan"), seconds.get("unfused")
     if not plan or not unfused:
         return None
-    return DecisionBody(plan_seconds=plan, unfused_seconds=unfused, gain=unfused / plan)
+    return DecisionBody(
+        plan_seconds=plan,
+        unfused_seconds=unfused,
+        gain=unfused / plan,
+        contended=bool(event.get("contended")),
+    )

@@ -83,6 +83,7 @@ async def quality_page(api: ApiDep, device_id: str) -> Response:
     )
     trials = await recent_trials(api, [one["job"] for one in told["jobs"]][-5:])
     decisions = [one for one in told["jobs"] if one["decision"]]
+    judged = [one for one in decisions if not one["decision"]["contended"]]
     return pages.page(
         "quality.html",
         section="fleet",
@@ -90,7 +91,8 @@ async def quality_page(api: ApiDep, device_id: str) -> Response:
         told=told,
         drift=[one for one in told["jobs"] if one["accuracy"]],
         decisions=decisions,
-        right=sum(one["decision"]["gain"] >= 1 for one in decisions),
+        judged=len(judged),
+        right=sum(one["decision"]["gain"] >= 1 for one in judged),
         quality=quality(trials),
         sizes=by_size(trials),
         source=f"/v1/devices/{device['id']}/quality",

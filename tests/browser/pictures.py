@@ -252,6 +252,8 @@ def _close_ups(camera: Camera, run: str, at: int) -> list[int]:
     page.locator("#partition").scroll_into_view_if_needed()
     page.mouse.click(*page.evaluate(AN_ARROW))
     page.wait_for_selector("#partition-detail .why")
+    page.reload()  # the link of the arrow shows it in the middle
+    page.wait_for_selector("#partition-detail .why")
     answer = page.locator("#partition-section").screenshot()
     return [
         camera.take("partition-inside", inside),

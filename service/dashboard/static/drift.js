@@ -14,14 +14,18 @@
     const moments = [...jobs.map((job) => time(job.at)), ...told.calibrations.map((c) => time(c.created_at)), ...told.runs.map((run) => time(run.at))];
     const least = Math.min(...moments), most = Math.max(...moments);
     const room = Math.max(60_000, (most - least) * 0.04);
+    const tick = (at) => {
+      const told = new Date(at).toISOString();
+      return most - least < 3_600_000 ? told.slice(11, 19) : told.slice(narrow() ? 11 : 5, 16).replace("T", " ");
+    };
     const highest = Math.max(1.2, ...jobs.flatMap((job) => [job.accuracy.median_ratio, job.accuracy.mean_relative_error]));
     return {
       animation: false, textStyle: text(),
       legend: { top: 0, left: 0, textStyle: text(), itemWidth: 14 },
       grid: { left: 48, right: 24, top: 40, bottom: 44 },
       tooltip: { ...tooltip(), trigger: "item", formatter: (item) => item.data.told ?? "" },
-      xAxis: axis("", { type: "time", min: least - room, max: most + room, axisLabel: { ...text(), hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (at) => new Date(at).toISOString().slice(narrow() ? 11 : 5, 16).replace("T", " ") }, splitLine: { show: false } }),
-      yAxis: axis("", { type: "value", min: 0, max: Math.ceil(highest * 11) / 10, axisLabel: { ...text(), formatter: (v) => number(v) } }),
+      xAxis: axis("", { type: "time", min: least - room, max: most + room, axisLabel: { ...text(), hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (at) => tick(at) }, splitLine: { show: false } }),
+      yAxis: axis("", { type: "value", min: 0, max: Math.ceil(highest / 0.3) * 0.3, axisLabel: { ...text(), formatter: (v) => number(v) } }),
       series: [
         {
           ...line("measured over predicted", "accent", (a) => a.median_ratio),

@@ -255,13 +255,16 @@
   const look = () => {
     graph.fit(undefined, 24);
     if (graph.zoom() >= 0.75) return;
-    graph.zoom(1);
+    const { w: wide } = graph.elements().boundingBox();
+    graph.zoom(Math.max(0.7, Math.min(1, (place.clientWidth - 48) / wide)));
     const inner = graph.nodes("[?inner]");
     const focus = inner.length ? inner[0]
       : opened ? graph.nodes().filter((n) => Number(n.id().split("-")[0]) >= Number(opened.split("-")[0]))[0]
         : graph.nodes().roots()[0] ?? graph.nodes()[0];
     graph.center(focus);
-    graph.panBy({ x: 0, y: 70 - focus.renderedPosition().y });
+    const shown = graph.elements().renderedBoundingBox();
+    const aside = shown.w <= place.clientWidth ? (place.clientWidth - shown.x1 - shown.x2) / 2 : 0;
+    graph.panBy({ x: aside, y: 70 - focus.renderedPosition().y });
   };
 
   // Inside an opened kernel arrows end at nodes: with arrows to groups dagre has no ranks.

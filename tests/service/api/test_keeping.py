@@ -77,6 +77,7 @@ def test_a_pinned_plan_stays(client: TestClient) -> None:
     before = served(client)
     pinned = client.put(f"/v1/plans/{KEY}/pin").json()
     assert (pinned["pinned"], pinned["actor"]) == (True, "local")
+    assert client.get("/v1/plans").json()["plans"][0]["pinned"] is True
     publish(client, faster(samples.plan_body(layers=1)))
     assert served(client) == before
     assert len(client.get(f"/v1/plans/{KEY}/revisions").json()["revisions"]) == 2
@@ -195,10 +196,11 @@ def test_a_timeline_has_jobs_steps_and_gaps(client: TestClient) -> None:
     assert (job["begin"], job["end"], job["trials"]) == (0.0, 41.0, 60)
     assert job["failures"] == {"compile": 3}
     assert told["busy_share"] == pytest.approx(41 / 180)
-    assert [step["trials"] for step in told["steps"]] == [60]
+    steps = told["steps"]
+    assert sum(step["trials"] for step in steps) == 60
+    assert (steps[0]["begin"], steps[0]["end"], steps[-1]["end"]) == (0.0, 2.0, 32.0)
     gaps = [(gap["reason"], gap["begin"], gap["end"]) for gap in told["gaps"]]
     assert gaps == [
-        ("silent", 0.0, 41.0),
         ("idle", 41.0, 120.0),
         ("waiting", 120.0, 180.0),
     ]
@@ -211,9 +213,9 @@ def test_kills_and_contention_are_told_apart(client: TestClient) -> None:
         for kind, contended in (("", True), ("timeout", False), ("compile", False))
     ]
     with database(client).write() as session:
-        later = STARTED + timedelta(seconds=10)
+        later = STARTED + timedelta(seconds=60)
         jobs.append(session, "000000000001", tuple(drafts), now=later)
-    stand_still(client, STARTED + timedelta(minutes=1))
+    stand_still(client, STARTED + timedelta(minutes=2))
     last = client.get("/v1/devices/cpu/timeline").json()["steps"][-1]
     counts = {k: last[k] for k in ("trials", "contended", "killed", "failed")}
     assert counts == {"trials": 3, "contended": 1, "killed": 1, "failed": 2}
@@ -259,3 +261,27 @@ def test_quality_is_told_job_by_job_and_run_by_run(client: TestClient) -> None:
     assert told["runs"][0]["summary"] == summary
     assert datetime.fromisoformat(told["runs"][0]["at"]).astimezone(UTC) == STARTED
     assert client.get("/v1/devices/abacus/quality").status_code == 404
+
+
+def test_a_disturbed_decision_is_not_judged(client: TestClient) -> None:
+    """Whole runs that others disturbed say so; the last one with both ways counts."""
+    whole = {"plan": 2.0, "unfused": 1.0}
+    drafts = (
+        EventDraft(type="plan", data={"seconds": whole, "contended": True}),
+        EventDraft(type="plan", data={"seconds": {"plan": 2.0}}),
+    )
+    with database(client).write() as session:
+        jobs.append(session, "000000000001", drafts, now=STARTED)
+    (job,) = client.get("/v1/devices/cpu/quality").json()["jobs"]
+    assert job["decision"]["gain"] == 0.5
+    assert job["decision"]["contended"] is True
+    assert "disturbed: not judged" in client.get("/devices/cpu/quality").text
+
+
+def test_a_job_without_steps_for_a_while_is_silent(client: TestClient) -> None:
+    """A running job that stores nothing shows a gap up to now."""
+    store_job(database(client), name="2", state="running", layers=1, minutes=1)
+    stand_still(client, STARTED + timedelta(minutes=5))
+    gaps = client.get("/v1/devices/cpu/timeline").json()["gaps"]
+    silent = [(g["begin"], g["end"]) for g in gaps if g["reason"] == "silent"]
+    assert silent == [(92.0, 300.0)]
