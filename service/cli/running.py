@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli import inputs, output, planning, tuning
+from service.cli import exchanging, inputs, output, packs, planning, tuning
 from service.cli.exits import BadArgument, Exit
 from service.cli.planning import AsJson, ModelPath, OptionsText, Shapes
 from service.cli.tuning import DeviceName
@@ -26,6 +26,8 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command(epilog="Example: fuseplan run model.onnx --device cpu --verify")(run)
     tuning.register(app)
+    packs.register(app)
+    exchanging.register(app)
 
 
 def run(

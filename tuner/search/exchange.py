@@ -22,6 +22,8 @@ from tuner.search.records import Json, from_json, to_json
 
 CACHE_VERSIONS: Final = ("1.0.0", "1.1.0")
 T4_VERSION: Final = "1.0.0"
+IMPORTED: Final = "imported"
+"""Toolchain of runs that came from elsewhere: no device has it."""
 _MILLISECONDS: Final = 1e3
 _CACHE_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {"compile": "CompilationFailedConfig", "resources": "InvalidConfig"}
@@ -86,7 +88,7 @@ class KernelRuns:
             {
                 **to_json(measurement),
                 "kernel": self.kernel,
-                "toolchain": "imported",
+                "toolchain": IMPORTED,
                 "schedule": schedule.as_dict,
                 "near": self.near,
                 "sizes": list(self.sizes),
