@@ -2,7 +2,8 @@
 
 A build farm asks for the same keys again and again. What a key points to is believed
 for at most a second (`FRESH_SECONDS`); bodies never change, so they are kept by digest.
-An answer from here has the same status, headers and bytes as the route's.
+Before that time is over one request asks the database anew, while the others still get
+what is kept: they never all wait at once. An answer from here has the same status, headers and bytes as the route's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 FRESH_SECONDS: Final = 1.0
 """How long an answer may lag behind the database."""
+
+_RENEW_SHARE: Final = 0.7
+"""From this share of its time on, one request at a time fetches an answer anew."""
 
 FOREVER_SECONDS: Final = 3600.0
 """How long a blob is kept: its bytes are those of its digest, whenever one asks."""
@@ -42,6 +46,7 @@ class Ready:
     whole: Pairs
     unchanged: Pairs
     content: bytes
+    renew_at: float
     until: float
 
 
@@ -56,12 +61,23 @@ class HotAnswers:
         self._clock = clock
         self._lock = threading.Lock()
         self._ready: OrderedDict[tuple[str, bytes], Ready] = OrderedDict()
+        self._renewing: set[tuple[str, bytes]] = set()
         self._bytes = 0
 
     def get(self, path: str, query: bytes) -> Ready | None:
-        """The answer to a request, if it is not too old."""
+        """The answer to a request, if it is not too old, or this one is to renew it."""
         ready = self._ready.get((path, query))
-        return ready if ready is not None and ready.until > self._clock() else None
+        if ready is None:
+            return None
+        now = self._clock()
+        if now < ready.renew_at:
+            return ready
+        if now >= ready.until:
+            return None
+        if (path, query) in self._renewing:
+            return ready
+        self._renewing.add((path, query))
+        return None
 
     def put(
         self,
@@ -75,6 +91,7 @@ class HotAnswers:
         fresh_seconds: float = FRESH_SECONDS,
     ) -> None:
         """Keep an answer; the ones that were kept first make room."""
+        now = self._clock()
         tagged = {**headers, "ETag": f'"{digest}"'}
         unchanged = _pairs(tagged)
         sized = {"content-length": str(len(content)), "content-type": media_type}
@@ -83,7 +100,8 @@ class HotAnswers:
             whole=unchanged + _pairs(sized),
             unchanged=unchanged,
             content=content,
-            until=self._clock() + fresh_seconds,
+            renew_at=now + _RENEW_SHARE * fresh_seconds,
+            until=now + fresh_seconds,
         )
         with self._lock:
             self._drop((path, query))
@@ -93,6 +111,7 @@ class HotAnswers:
                 self._drop(next(iter(self._ready)))
 
     def _drop(self, place: tuple[str, bytes]) -> None:
+        self._renewing.discard(place)
         old = self._ready.pop(place, None)
         if old is not None:
             self._bytes -= len(old.content)

@@ -85,6 +85,30 @@ def test_a_token_is_asked_for_first(start: Start) -> None:
     assert client.get(f"/v1/plans/{key}").status_code == 401
 
 
+def test_one_request_renews_an_answer_before_it_is_too_old() -> None:
+    """The others go on with it meanwhile; when it is too old, nobody does."""
+    clock = 0.0
+    hot = HotAnswers(lambda: clock)
+
+    def put(content: bytes) -> None:
+        hot.put("/", b"", content=content, digest="d", media_type="x", headers={})
+
+    def seen() -> list[bytes | None]:
+        found = [hot.get("/", b"") for _ in range(3)]
+        return [one and one.content for one in found]
+
+    put(b"old")
+    assert seen() == [b"old"] * 3
+    clock = 0.8 * FRESH_SECONDS
+    assert seen() == [None, b"old", b"old"]
+    put(b"new")
+    assert seen() == [b"new"] * 3
+    clock += 0.8 * FRESH_SECONDS
+    assert seen() == [None, b"new", b"new"]
+    clock += 0.2 * FRESH_SECONDS
+    assert seen() == [None] * 3
+
+
 def test_answers_make_room_for_newer_ones() -> None:
     """No more is kept than there is room for."""
     hot = HotAnswers(lambda: 0.0)

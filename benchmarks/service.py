@@ -1,0 +1,368 @@
+"""How much of a bare handler's speed is left in a lookup, and at how many plans.
+
+    python -m benchmarks.service --seconds 5 --plans 1000000
+
+Needs `wrk`. In one run, in turns, `wrk` asks the service and a bare FastAPI handler
+that answers with the same status, headers and bytes: one process each, uvloop and
+httptools, token check, request id and metrics on in the service, its log at `warning`.
+Then a service with a thousand plans is compared with one that has many: lookups of
+changing keys, and a thousand keys in one request. `--database URL` gives a PostgreSQL
+beside the SQLite that is always measured. A line ends with `ok` or `MISSED`, by the
+targets that are constants here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx
+from sqlalchemy import URL, Connection, create_engine, event, make_url, text
+
+from service.store import upgrade
+
+ROUNDS: Final = 3
+CONNECTIONS: Final = 16
+TOKEN: Final = "benchmark"  # noqa: S105 - of a service that lives for a minute
+BATCH: Final = 1000
+SPREAD: Final = 1000
+"""Keys that the lookups of changing keys go through."""
+FEW: Final = 1000
+
+LEAST_SHARE: Final[Mapping[str, float]] = {"200": 0.70, "304": 0.70, "blob": 0.85}
+MOST_P99_SECONDS: Final = 0.015
+MOST_BATCH_SECONDS: Final = 0.1
+MOST_GROWTH: Final = 1.3
+
+_MODEL: Final = Path(__file__).parents[1] / "examples" / "encoder.onnx"
+_SERVE: Final = "import sys; from service.cli import main; sys.exit(main())"
+_UNITS: Final[Mapping[str, float]] = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
+
+_ROWS: Final = """
+INSERT INTO graphs (hash, title, nodes, tensors, created_at)
+  VALUES (:graph, 'synthetic', 1, 2, '2026-01-01 00:00:00');
+INSERT INTO blobs (digest, media_type, size_bytes, public, created_at, content)
+  SELECT digest, 'application/vnd.fuseplan.plan+json', 2, true, '2026-01-01 00:00:00',
+    {content} FROM synthetic;
+INSERT INTO plans (key, graph_hash, target, parts, options, created_at)
+  SELECT key, :graph, 'h100-sxm', '{{}}', '{{}}', '2026-01-01 00:00:00' FROM synthetic;
+INSERT INTO plan_revisions (id, key, revision, evidence, digest, seconds,
+    objective_seconds, bound_seconds, kernels, job, created_at)
+  SELECT number, key, 1, 'measured', digest, 0.1, 0.1, 0.1, 1, NULL,
+    '2026-01-01 00:00:00' FROM synthetic;
+INSERT INTO plan_pointers (key, evidence, revision_id)
+  SELECT key, 'measured', number FROM synthetic;
+DROP TABLE synthetic;
+"""
+_NUMBERS: Final[Mapping[str, str]] = {
+    "sqlite": "WITH RECURSIVE n(number) AS (SELECT {first} UNION ALL SELECT number + 1"
+    " FROM n WHERE number < {last}) SELECT number, hashed('key ' || number) AS key,"
+    " hashed('body ' || number) AS digest FROM n",
+    "postgresql": "SELECT number, encode(sha256(convert_to('key ' || number, 'UTF8')),"
+    " 'hex') AS key, encode(sha256(convert_to('body ' || number, 'UTF8')), 'hex') AS"
+    " digest FROM generate_series({first}, {last}) AS number",
+}
+_FIRST: Final = 1_000_000
+"""Ids of the rows that are made up begin here, behind those of real plans."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What `wrk` saw."""
+
+    per_second: float
+    p99_seconds: float
+
+
+def key_of(number: int) -> str:
+    """Key of a plan that is made up."""
+    return hashlib.sha256(f"key {number}".encode()).hexdigest()
+
+
+def fill(url: str, plans: int) -> None:
+    """Store so many plans without their work: rows as the service has them."""
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _with_hash)
+    last = _FIRST + plans - 1
+    numbers = _NUMBERS[engine.dialect.name].format(first=_FIRST, last=last)
+    content = {"sqlite": "x'7b7d'", "postgresql": "'{}'::bytea"}[engine.dialect.name]
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE TEMPORARY TABLE synthetic AS {numbers}"))
+        for statement in _ROWS.format(content=content).split(";\n"):
+            if statement.strip():
+                _execute(connection, statement)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ANALYZE"))
+    engine.dispose()
+
+
+def _execute(connection: Connection, statement: str) -> None:
+    given = {"graph": "b" * 64} if ":graph" in statement else {}
+    connection.execute(text(statement), given)
+
+
+def _with_hash(connection: object, _record: object) -> None:
+    connection.create_function(  # type: ignore[attr-defined]
+        "hashed", 1, lambda value: hashlib.sha256(value.encode()).hexdigest()
+    )
+
+
+@contextmanager
+def process(words: Sequence[str], ready: str, **variables: str) -> Iterator[None]:
+    """A server for as long as the block lasts."""
+    started = subprocess.Popen(
+        [sys.executable, *words],
+        env={**os.environ, **variables},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait(started, ready)
+        yield
+    finally:
+        started.terminate()
+        started.wait(30)
+
+
+def _wait(started: subprocess.Popen[bytes], url: str) -> None:
+    for _ in range(600):
+        if started.poll() is not None:
+            break
+        try:
+            if httpx.get(url, trust_env=False).is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise SystemExit(f"nothing answers at {url}")
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def service(url: str, folder: str) -> Iterator[httpx.Client]:
+    """The service on a database; nobody tunes beside it."""
+    port = free_port()
+    words = ["-c", _SERVE, "serve", "--port", str(port), "--no-worker"]
+    variables = {
+        "FUSEPLAN_DATABASE_URL": url,
+        "FUSEPLAN_ADMIN_TOKEN": TOKEN,
+        "FUSEPLAN_LOG_LEVEL": "warning",
+        "XDG_DATA_HOME": folder,
+    }
+    address = f"http://127.0.0.1:{port}"
+    with (
+        process(words, f"{address}/readyz", **variables),
+        httpx.Client(
+            base_url=address,
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=120,
+            trust_env=False,
+        ) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def bare(answers: Mapping[str, httpx.Response], folder: str) -> Iterator[str]:
+    """A handler that gives these answers, by name; its address."""
+    told = {
+        name: {
+            "status": answer.status_code,
+            "headers": [
+                (n, v) for n, v in answer.headers.items() if n not in {"date", "server"}
+            ],
+            "content": answer.content.hex(),
+        }
+        for name, answer in answers.items()
+    }
+    path = Path(folder) / "answers.json"
+    path.write_text(json.dumps(told))
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    words = ["-m", "benchmarks.bare", str(path), str(port)]
+    with process(words, f"{address}/ready"):
+        yield address
+
+
+def wrk(url: str, seconds: float, *headers: str, script: str = "") -> Load:
+    """Ask a URL from as many connections as there may be, as fast as it answers.
+
+    Raises:
+        SystemExit: an answer was an error.
+    """
+    words = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s"]
+    words += ["--latency", *(word for one in headers for word in ("-H", one))]
+    words += ["-s", script] if script else []
+    told = subprocess.run([*words, url], capture_output=True, text=True, check=True)
+    if "Non-2xx" in told.stdout or "Socket errors" in told.stdout:
+        raise SystemExit(f"{url}: {told.stdout}")
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", told.stdout)
+    late = re.search(r"99%\s+([\d.]+)(us|ms|s|m)\b", told.stdout)
+    if rate is None or late is None:
+        raise SystemExit(f"wrk said: {told.stdout}")
+    return Load(per_second=float(rate[1]), p99_seconds=float(late[1]) * _UNITS[late[2]])
+
+
+def verdict(*, good: bool) -> str:
+    """How a line ends."""
+    return "ok" if good else "MISSED"
+
+
+def against_bare(client: httpx.Client, folder: str, seconds: float) -> None:
+    """Print what is left of a bare handler's speed, for each kind of lookup."""
+    answer = client.post(
+        "/v1/plans",
+        params={"target": "sm_90"},
+        content=_MODEL.read_bytes(),
+        headers={"Content-Type": "application/onnx"},
+    ).json()
+    plan, blob = f"/v1/plans/{answer['plan_key']}", answer["plan"]["kernels"][0]
+    source = f"/v1/blobs/sha256/{next(iter(blob['sources'].values()))}"
+    held = {"If-None-Match": f'"{answer["digest"]}"'}
+    asked = {"200": (plan, {}), "304": (plan, held), "blob": (source, {})}
+    answers = {n: client.get(path, headers=h) for n, (path, h) in asked.items()}
+    token = f"Authorization: Bearer {TOKEN}"
+    with bare(answers, folder) as other:
+        for name, (path, headers) in asked.items():
+            sent = [token, *(f"{n}: {v}" for n, v in headers.items())]
+            ours, theirs = [], []
+            for _ in range(ROUNDS):
+                theirs.append(wrk(f"{other}/{name}", seconds, *sent))
+                ours.append(wrk(f"{client.base_url}{path}", seconds, *sent))
+            _compare(name, ours, theirs)
+
+
+def _compare(name: str, ours: Sequence[Load], theirs: Sequence[Load]) -> None:
+    pairs = zip(ours, theirs, strict=True)
+    share = statistics.median(a.per_second / b.per_second for a, b in pairs)
+    rate = statistics.median(one.per_second for one in ours)
+    bare_rate = statistics.median(one.per_second for one in theirs)
+    p99 = statistics.median(one.p99_seconds for one in ours)
+    good = share >= LEAST_SHARE[name] and p99 < MOST_P99_SECONDS
+    print(
+        f"| {name} | {rate:.0f}/s | {bare_rate:.0f}/s | {share:.0%} "
+        f"| {1e3 * p99:.1f} ms | {verdict(good=good)} |",
+        flush=True,
+    )
+
+
+def many(client: httpx.Client, plans: int, folder: str, seconds: float) -> list[float]:
+    """Seconds of a lookup of changing keys, and of a thousand keys at once."""
+    step = max(1, plans // SPREAD)
+    keys = [key_of(_FIRST + place * step) for place in range(min(SPREAD, plans))]
+    script = Path(folder) / "spread.lua"
+    listed = ",".join(f'"/v1/plans/{key}"' for key in keys)
+    script.write_text(
+        f"local paths = {{{listed}}}\nlocal at = 0\n"
+        "request = function()\n  at = at % #paths + 1\n"
+        "  return wrk.format('GET', paths[at])\nend\n"
+    )
+    token = f"Authorization: Bearer {TOKEN}"
+    loads = [
+        wrk(str(client.base_url), seconds, token, script=str(script))
+        for _ in range(ROUNDS)
+    ]
+    body = {"keys": keys[:BATCH], "evidence": "measured"}
+    times = []
+    for _ in range(10 * ROUNDS):
+        start = time.perf_counter()
+        found = client.post("/v1/plans:lookup", json=body)
+        times.append(time.perf_counter() - start)
+        if len(found.json()["found"]) != len(body["keys"]):
+            raise SystemExit("a plan that is stored was not found")
+    rate = statistics.median(one.per_second for one in loads)
+    return [1 / rate, statistics.median(times)]
+
+
+def measure(kind: str, urls: Sequence[str], seconds: float, plans: int) -> None:
+    """Print everything about one kind of database.
+
+    Args:
+        kind: what it is called.
+        urls: two empty databases.
+        seconds: of each run of `wrk`.
+        plans: how many the second one holds.
+    """
+    print(f"\n## {kind}\n\n| lookup | service | bare | share | p99 | |")
+    print("|---|---|---|---|---|---|")
+    figures = []
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        clients = []
+        for url, count in zip(urls, (FEW, plans), strict=True):
+            upgrade(url)
+            fill(url, count)
+            clients.append(stack.enter_context(service(url, folder)))
+        against_bare(clients[0], folder, seconds)
+        for client, count in zip(clients, (FEW, plans), strict=True):
+            figures.append(many(client, count, folder, seconds))
+    print(f"\n| asked | {FEW} plans | {plans} plans | ratio | |\n|---|---|---|---|---|")
+    for name, few, lots in zip(("changing keys", "1000 keys"), *figures, strict=True):
+        good = lots / few <= MOST_GROWTH
+        good = good and (name != "1000 keys" or lots < MOST_BATCH_SECONDS)
+        print(
+            f"| {name} | {1e3 * few:.2f} ms | {1e3 * lots:.2f} ms | {lots / few:.2f} "
+            f"| {verdict(good=good)} |",
+            flush=True,
+        )
+
+
+def databases(server: str) -> Iterator[str]:
+    """Two new databases on a PostgreSQL server."""
+    admin = make_url(server).set(drivername="postgresql+psycopg")
+    engine = create_engine(admin, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for name in ("fuseplan_few", "fuseplan_many"):
+            connection.execute(text(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+            connection.execute(text(f"CREATE DATABASE {name}"))
+            yield _shown(admin.set(database=name))
+    engine.dispose()
+
+
+def _shown(url: URL) -> str:
+    return url.render_as_string(hide_password=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each run")
+    parser.add_argument(
+        "--plans", type=int, default=1_000_000, help="of the larger one"
+    )
+    parser.add_argument("--database", default="", help="address of a PostgreSQL server")
+    options = parser.parse_args(arguments)
+    if shutil.which("wrk") is None:
+        raise SystemExit("wrk is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        urls = [f"sqlite:///{folder}/{name}.db" for name in ("few", "many")]
+        measure("SQLite", urls, options.seconds, options.plans)
+    if options.database:
+        urls = list(databases(options.database))
+        measure("PostgreSQL", urls, options.seconds, options.plans)
+
+
+if __name__ == "__main__":
+    main()
