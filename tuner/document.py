@@ -44,7 +44,10 @@ def options_json(options: Options) -> Json:
         "legality": options.legality,
         "memory_cap_bytes": options.memory_cap_bytes,
         "pins": [{"fuse": p.fuse, "nodes": list(p.nodes)} for p in options.pins],
-        "shapes": dict(sorted(options.shapes.items())),
+        "shapes": {
+            **dict(sorted(options.shapes.items())),
+            **{name: list(ends) for name, ends in sorted(options.ranges.items())},
+        },
     }
 
 

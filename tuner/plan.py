@@ -147,6 +147,9 @@ class Options:
     pins: tuple[Pin, ...] = ()
     shapes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     rules: RuleSet = field(default_factory=RuleSet)
+    ranges: Mapping[str, tuple[int, int]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

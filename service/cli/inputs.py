@@ -82,6 +82,30 @@ def sizes(words: Iterable[str]) -> dict[str, int]:
     return found
 
 
+def ranges(words: Iterable[str]) -> tuple[list[str], dict[str, tuple[int, int]]]:
+    """Words of `--shape` apart: those with one size, and ranges such as `seq=1..512`.
+
+    Raises:
+        BadArgument: a range does not go from a positive size to a greater one.
+    """
+    fixed: list[str] = []
+    found: dict[str, tuple[int, int]] = {}
+    for word in (part for text in words for part in text.split(",") if part):
+        name, _, ends = word.partition("=")
+        if ".." not in ends:
+            fixed.append(word)
+            continue
+        match = re.fullmatch(r"\s*([0-9]{1,12})\.\.([0-9]{1,12})\s*", ends)
+        if not name.strip() or match is None or not 0 < int(match[1]) <= int(match[2]):
+            raise BadArgument(
+                "--shape",
+                f"{word!r} is no range of sizes",
+                hint="--shape batch=1..8,seq=1..512",
+            )
+        found[name.strip()] = (int(match[1]), int(match[2]))
+    return fixed, found
+
+
 def json_object(option: str, text: str) -> Mapping[str, Any]:
     """A JSON object from an option's text.
 

@@ -14,7 +14,7 @@ from service.cli.exits import CacheMiss
 from service.dashboard.formats import size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from service.cli.lookups import Found, Least
     from service.jobs.planning import Prepared
@@ -29,7 +29,10 @@ Target = Annotated[
 ]
 Shapes = Annotated[
     list[str] | None,
-    typer.Option("--shape", help="Sizes of symbolic dimensions: batch=1,seq=64."),
+    typer.Option(
+        "--shape",
+        help="Sizes of open dimensions: batch=1,seq=64; for plan also seq=1..512.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
 Legality = Annotated[
@@ -80,6 +83,17 @@ def plan(
 ) -> None:
     """Plan a model for a target, without running it and without a service."""
     given = with_cap(with_legality(options, legality), memory_cap)
+    fixed, ranges = inputs.ranges(shape or ())
+    if ranges:
+        from service.cli import pieces
+
+        asked = pieces.Ranged(model, target, fixed, ranges, given, rules or ())
+        found = pieces.plan(asked, time_limit_seconds=time_limit)
+        if as_json:
+            output.emit(found.as_json)
+        else:
+            pieces.show(found, groups=groups)
+        return
     prepared = inputs.read_model(model, target, shape or (), given, rules or ())
     planned = make(prepared, time_limit_seconds=time_limit)
     shown = {**planned.joined(), "profile": anatomy.profile(planned)}
@@ -180,7 +194,7 @@ def lookup(
     as_json: AsJson = False,
 ) -> None:
     """Look a stored plan up; a model that has none gets its analytic plan."""
-    from service.cli import lookups
+    from service.cli import lookups, pieces
 
     least = lookups.evidence(require)
     if inputs.is_key(what):
@@ -191,7 +205,12 @@ def lookup(
         prepared = inputs.read_model(
             Path(what), target, shape or (), given, rules or ()
         )
-        shown = _lookup_model(prepared, least, server)
+        shown = _lookup_model(
+            prepared,
+            least,
+            server,
+            lambda: pieces.find(Path(what), prepared, given, rules or ()),
+        )
     if as_json:
         output.emit(shown)
     else:
@@ -199,7 +218,12 @@ def lookup(
         views.show_plan(shown)
 
 
-def _lookup_model(prepared: Prepared, least: Least, server: str) -> dict[str, Any]:
+def _lookup_model(
+    prepared: Prepared,
+    least: Least,
+    server: str,
+    bucket: Callable[[], dict[str, Any] | None],
+) -> dict[str, Any]:
     """The stored plan of a model, or the analytic one when that will do."""
     from service.cli import lookups
 
@@ -215,6 +239,9 @@ def _lookup_model(prepared: Prepared, least: Least, server: str) -> dict[str, An
         output.note(f"fuseplan: {error}; planning without the cache")
     else:
         return _shown(found, key, names=prepared.model.names)
+    found_bucket = bucket() if least == "analytic" else None
+    if found_bucket is not None:
+        return found_bucket
     return {"source": "analytic", **make(prepared).joined()}
 
 

@@ -131,8 +131,7 @@ class Planner:
             TunerError: the model, target or an option is refused.
         """
         device = pipeline.resolve_target(question.target)
-        options = read_options(question.options, device.id)
-        options = replace(options, rules=self.rules)
+        options = self.options(question)
         model = _load(question, options)
         pins = tuple(
             Pin(
@@ -148,6 +147,16 @@ class Planner:
             device=device,
             key=pipeline.plan_key(model, device, options),
         )
+
+    def options(self, question: Question) -> Options:
+        """The options of a question with the rules; pins still name nodes.
+
+        Raises:
+            UnknownTarget: there is no such device.
+            InvalidOption: an option is refused.
+        """
+        target = pipeline.resolve_target(question.target).id
+        return replace(read_options(question.options, target), rules=self.rules)
 
     def outline(self, question: Question) -> Outline:
         """Read a model and find its key; see `Planning`."""
