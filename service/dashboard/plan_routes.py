@@ -24,6 +24,7 @@ from service.dashboard.highlight import highlight
 from service.dashboard.kernels import KernelRow, baseline_rows, kernel_rows
 from service.dashboard.pages import HEADERS
 from service.dashboard.partition import DEFAULT_BOXES, MAX_BOXES, partition_view
+from service.dashboard.ribbons import ribbons
 from service.dashboard.roofline import roofline_view
 from service.dashboard.shared import (
     Json,
@@ -294,30 +295,28 @@ async def diff_page(
     }
     values["revisions"] = (origin or {}).get("revisions", ())
     if before and after:
+        digests = {one["revision"]: one["digest"] for one in values["revisions"]}
         path = f"/v1/plans/{key}/revisions/{before}/diff/{after}"
         found = await api.get(path)
-        return pages.page(
-            "diff.html",
-            **values,
-            **_sides(found, names),
-            source=path,
-            ends=(
-                ("before", f"revision {before}", ""),
-                ("after", f"revision {after}", key),
-            ),
+        first, second = await asyncio.gather(
+            *(api.get(f"/v1/blobs/sha256/{digests[n]}") for n in (before, after))
         )
-    if wanted:
-        await find_plan(api, wanted)
+        ends = (
+            ("before", f"revision {before}", ""),
+            ("after", f"revision {after}", ""),
+        )
+    elif wanted:
         path = f"/v1/plans/{wanted}/diff/{key}"
+        first, second = await find_plan(api, wanted), plan
         found = await api.get(path)
-        return pages.page(
-            "diff.html",
-            **values,
-            **_sides(found, names),
-            source=path,
-            ends=(("before", wanted[:12], wanted), ("after", key[:12], key)),
-        )
-    return pages.page("baseline.html", **values, **_baseline(plan, names))
+        ends = (("before", wanted[:12], wanted), ("after", key[:12], key))
+    else:
+        return pages.page("baseline.html", **values, **_baseline(plan, names))
+    sides = _sides(found, names)
+    drawn = ribbons(first, second)
+    return pages.page(
+        "diff.html", **values, **sides, ribbons=drawn, source=path, ends=ends
+    )
 
 
 def _sides(found: Json, names: Names) -> dict[str, Any]:
