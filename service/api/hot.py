@@ -3,7 +3,8 @@
 A build farm asks for the same keys again and again. What a key points to is believed
 for at most a second (`FRESH_SECONDS`); bodies never change, so they are kept by digest.
 Before that time is over one request asks the database anew, while the others still get
-what is kept: they never all wait at once. An answer from here has the same status, headers and bytes as the route's.
+what is kept: they never all wait at once. An answer from here has the same status,
+headers and bytes as the route's.
 """
 
 from __future__ import annotations
