@@ -6,29 +6,37 @@
     python benchmarks/search_quality.py replay benchmarks/data/spaces-cpu-1.json \
         benchmarks/data/spaces-cpu-2.json
 
-Recording measures every schedule of every kernel below, verified, and takes minutes
-for each. The machine must be quiet: a schedule whose runs are disturbed again and
-again is left out, and counted. Replaying
-compares random search, Optuna's default TPE and the study of a tuning run: the first
-recording is what a search sees, the second, made an hour later, is what counts.
+Recording measures every schedule of every kernel below, verified: every power of two
+of every knob that is legal for the device, which is more than a tuning run would try.
+It takes minutes for each kernel; `--minutes` ends it in time, and the same command goes
+on where it stopped. The machine must be quiet: a schedule whose runs are disturbed
+again and again is left out, and tried again by the next call. Replaying compares
+random search, Optuna's default TPE and the study of a tuning run: the first recording
+is what a search sees, the second, made an hour later, is what counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import platform
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
-from typing import Any, Final
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any, Final
 
 from onnx import parser as onnx_parser
 
+from tuner.kernel.lower import lower
+from tuner.kernel.mapping import map_groups
+from tuner.kernel.schedule import is_legal, space
 from tuner.model import Model, load
 from tuner.pipeline import Planner, plan_key, resolve_target
 from tuner.plan import GENERATED, Choice, Options, Schedule
+from tuner.pricing import predict_nest
 from tuner.runtime.runner import Runner
 from tuner.search.kernels import KernelState, new_state
 from tuner.search.measuring import Measurer, describe
@@ -41,6 +49,11 @@ from tuner.search.quality import (
     spaces_from,
     spaces_json,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cost_model.device import Device
 
 KERNELS: Final = {
     "softmax-4096x128": ("float[4096,128] X", "Y = Softmax<axis=-1>(X)", "[4096,128]"),
@@ -100,9 +113,46 @@ KERNELS: Final = {
         "Y = LogSoftmax<axis=-1>(X)",
         "[1024,1000]",
     ),
+    "matmul-256x256x256": (
+        "float[256,256] X, float[256,256] W",
+        "Y = MatMul(X, W)",
+        "[256,256]",
+    ),
+    "matmul-bias-relu-128x512x384": (
+        "float[128,512] X, float[512,384] W, float[384] B",
+        "A = MatMul(X, W)  C = Add(A, B)  Y = Relu(C)",
+        "[128,384]",
+    ),
+    "batched-matmul-8x64x64x64": (
+        "float[8,64,64] X, float[8,64,64] W",
+        "Y = MatMul(X, W)",
+        "[8,64,64]",
+    ),
+    "conv-relu-32x28x28": (
+        "float[1,32,28,28] X, float[32,32,3,3] W",
+        "A = Conv<pads=[1,1,1,1]>(X, W)  Y = Relu(A)",
+        "[1,32,28,28]",
+    ),
 }
 """Kernels by name: inputs, operators, shape of the result."""
 TRIES: Final = 5
+COMPLETE: Final = 0.97
+"""Share of a space that must have run undisturbed, for the space to count."""
+WRITE_SECONDS: Final = 20.0
+"""How much measuring a killed recording may lose."""
+FLAGS: Final = ("persistent", "stream", "tensor")
+"""Knobs that are no powers of two."""
+FINER: Final[Mapping[str, tuple[int, ...]]] = {
+    "unroll": (1, 2, 4, 8, 16),
+    "rows": (2, 4, 8),
+    "columns": (1, 2, 4),
+    "depth": (8, 16, 32, 64),
+}
+"""Values beside those that a tuning run would try."""
+VECTORS: Final = (1, 2, 4)
+"""Likewise, for kernels that keep no row."""
+TILE_LANES: Final = (8, 16, 32)
+"""Likewise, for contractions."""
 _AXES: Final = "<int64[1] rows = {1}, int64[1] columns = {0}, int64[2] planes = {2, 3}>"
 
 
@@ -116,6 +166,7 @@ def main(arguments: list[str] | None = None) -> int:
     recording.add_argument("--target", default="cpu", help="device of the catalogue")
     recording.add_argument("--only", action="append", help="name of a kernel")
     recording.add_argument("--most", type=int, help="schedules of each kernel, at most")
+    recording.add_argument("--minutes", type=float, help="end after so long")
     recording.set_defaults(run=record)
     replaying = commands.add_parser("replay", help="compare searches on recordings")
     replaying.add_argument("first", type=Path)
@@ -155,6 +206,44 @@ def kernel_of(planner: Planner) -> KernelState:
     return new_state(form, choice, planner.device, planner.options, seed=0)
 
 
+def fine_space(state: KernelState, device: Device) -> tuple[Schedule, ...]:
+    """Every legal schedule whose knobs are powers of two; the default comes first.
+
+    Schedules that lead to the same mapping are listed once.
+    """
+    nest = lower(state.form.graph)
+    found: dict[object, Schedule] = {}
+    for schedule in (*space(nest, device), *_grid(space(nest, device))):
+        if is_legal(nest, schedule, device):
+            found.setdefault(map_groups(nest, schedule), schedule)
+    return tuple(found.values())
+
+
+def _grid(tried: tuple[Schedule, ...]) -> Iterator[Schedule]:
+    """All combinations of the powers of two between the least and the greatest."""
+    knobs = {name: {s[name] for s in tried} for name, _ in tried[0].knobs}
+    values = {
+        name: sorted(seen if name in FLAGS else seen | _between(name, seen))
+        for name, seen in knobs.items()
+    }
+    if "persistent" not in values and "depth" not in values:
+        values["vector"] = sorted({*values["vector"], *VECTORS})
+    if "depth" in values:
+        values["lanes"] = sorted({*values["lanes"], *TILE_LANES})
+    for chosen in itertools.product(*values.values()):
+        schedule = dict(zip(values, chosen, strict=True))
+        whole_teams = schedule["threads"] % schedule.get("lanes", 1) == 0
+        keeps_unrolled = schedule.get("persistent") and schedule.get("unroll", 1) > 1
+        if whole_teams and not keeps_unrolled:
+            yield Schedule.of(**schedule)
+
+
+def _between(name: str, seen: set[int]) -> set[int]:
+    low, high = min(seen), max(seen)
+    powers = {2**n for n in range(high.bit_length()) if low <= 2**n <= high}
+    return powers | set(FINER.get(name, ()))
+
+
 def _generated(planner: Planner) -> Any:
     """A price under which whole generated kernels win."""
 
@@ -165,57 +254,145 @@ def _generated(planner: Planner) -> Any:
     return price
 
 
-def record(given: argparse.Namespace) -> None:
-    """Measure every schedule of the chosen kernels and write the recording."""
-    device = resolve_target(given.target)
-    spaces = []
-    with Runner(given.device) as runner:
-        for name in given.only or KERNELS:
-            model = model_of(name)
-            planner = Planner(model=model, device=device, options=Options())
-            state = kernel_of(planner)
-            measurer = Measurer(
-                model=model,
-                options=planner.options,
-                language="cuda" if device.kind == "gpu" else "opencl",
-                planned=plan_key(model, device, planner.options).toolchain,
-                seed=0,
-                clock=perf_counter,
+@dataclass(kw_only=True)
+class Recording:
+    """A recording that grows on disk, and can be gone on with.
+
+    Attributes:
+        rows: by kernel: schedule -> measured seconds, infinite where it failed.
+        predicted: what the cost model says of them.
+        sizes: how many schedules each kernel has.
+        names: fingerprint of each kernel.
+    """
+
+    out: Path
+    facts: Mapping[str, Any]
+    rows: dict[str, dict[Schedule, float]] = field(default_factory=dict)
+    predicted: dict[str, dict[Schedule, float]] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def resume(self) -> None:
+        """Take over what an earlier call measured on this very device.
+
+        Raises:
+            SystemExit: the file is of another device.
+        """
+        if not self.out.exists():
+            return
+        stored = json.loads(self.out.read_text())
+        if stored["device"] != dict(self.facts):
+            raise SystemExit(
+                f"{self.out}: was recorded with another device or toolchain: "
+                "give another file"
             )
-            space, disturbed = _recorded(name, state, measurer, runner, given.most)
-            if space.seconds:
-                spaces.append(space)
-            say(_described(space, disturbed))
+        self.sizes.update(stored["sizes"])
+        for one in spaces_from(stored):
+            self.rows[one.name] = dict(one.seconds)
+            self.predicted[one.name] = dict(one.predicted)
+            self.names[one.name] = one.kernel
+
+    def begin(
+        self, name: str, kernel: str, schedules: Mapping[Schedule, float]
+    ) -> None:
+        """Say which schedules a kernel has; results of others are dropped."""
+        kept = self.rows.get(name, {}) if self.names.get(name) == kernel else {}
+        self.rows[name] = {s: kept[s] for s in schedules if s in kept}
+        self.predicted[name] = dict(schedules)
+        self.sizes[name], self.names[name] = len(schedules), kernel
+
+    def space(self, name: str) -> Space:
+        """What is known of a kernel, in the order of its schedules."""
+        known, predicted = self.rows[name], self.predicted[name]
+        order = [schedule for schedule in predicted if schedule in known]
+        return Space(
+            name=name,
+            kernel=self.names[name],
+            seconds={schedule: known[schedule] for schedule in order},
+            predicted={schedule: predicted[schedule] for schedule in order},
+        )
+
+    def write(self) -> None:
+        """Write everything, whole or not at all."""
+        spaces = [self.space(name) for name in self.rows if self.rows[name]]
+        text = json.dumps(
+            {**spaces_json(spaces, self.facts), "sizes": self.sizes}, indent=0
+        )
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.out.with_name(f"{self.out.name}.part")
+        draft.write_text(f"{text}\n")
+        draft.replace(self.out)
+
+
+def record(given: argparse.Namespace) -> None:
+    """Measure every schedule of the chosen kernels, as far as the time allows."""
+    device = resolve_target(given.target)
+    end = math.inf if given.minutes is None else monotonic() + 60 * given.minutes
+    with Runner(given.device) as runner:
         facts = {
             **describe(runner, {}),
             "target": {"id": device.id, "digest": device.digest},
             "processor": platform.processor() or platform.machine(),
         }
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(spaces_json(spaces, facts), indent=0)
-    given.out.write_text(f"{text}\n")
+        recording = Recording(out=given.out, facts=facts)
+        recording.resume()
+        for name in given.only or KERNELS:
+            if monotonic() >= end:
+                break
+            _record_kernel(name, recording, device, runner, most=given.most, end=end)
+            say(_described(recording, name))
+    left = [
+        n for n in KERNELS if len(recording.rows.get(n, ())) < _wanted(recording, n)
+    ]
+    if left and not given.only:
+        say(f"{len(left)} kernels are not complete: call it again to go on")
 
 
-def _recorded(
+def _wanted(recording: Recording, name: str) -> int:
+    return recording.sizes.get(name, 1)
+
+
+def _record_kernel(
     name: str,
-    state: KernelState,
-    measurer: Measurer,
+    recording: Recording,
+    device: Device,
     runner: Runner,
+    *,
     most: int | None,
-) -> tuple[Space, int]:
-    """A space, and how many of its schedules were disturbed to the end."""
-    seconds, predicted, disturbed = {}, {}, 0
-    known = state.study.predicted
-    for schedule in state.study.space[:most]:
-        result = _quiet(state, schedule, measurer, runner)
-        if result is None:
-            disturbed += 1
+    end: float,
+) -> None:
+    """Measure what is not measured yet of one kernel."""
+    model = model_of(name)
+    planner = Planner(model=model, device=device, options=Options())
+    state = kernel_of(planner)
+    nest = lower(state.form.graph)
+    schedules = {
+        schedule: predict_nest(nest, schedule, device, Options()).estimate.seconds
+        for schedule in fine_space(state, device)[:most]
+    }
+    recording.begin(name, state.name, schedules)
+    measurer = Measurer(
+        model=model,
+        options=planner.options,
+        language="cuda" if device.kind == "gpu" else "opencl",
+        planned=plan_key(model, device, planner.options).toolchain,
+        seed=0,
+        clock=perf_counter,
+    )
+    written = monotonic()
+    for schedule in schedules:
+        if schedule in recording.rows[name]:
             continue
-        told = result["seconds"]
-        seconds[schedule] = math.inf if told is None else told
-        predicted[schedule] = known[schedule]
-    found = Space(name=name, kernel=state.name, seconds=seconds, predicted=predicted)
-    return found, disturbed
+        if monotonic() >= end:
+            break
+        result = _quiet(state, schedule, measurer, runner)
+        if result is not None:
+            told = result["seconds"]
+            recording.rows[name][schedule] = math.inf if told is None else told
+        if monotonic() - written > WRITE_SECONDS:
+            recording.write()
+            written = monotonic()
+    recording.write()
 
 
 def _quiet(
@@ -229,15 +406,17 @@ def _quiet(
     return None
 
 
-def _described(space: Space, disturbed: int) -> str:
-    if not space.seconds:
-        return f"{space.name}: every run was disturbed"
-    default = space.seconds[space.default] / space.best_seconds
-    spread = space.median_seconds / space.best_seconds
+def _described(recording: Recording, name: str) -> str:
+    found, size = recording.space(name), recording.sizes[name]
+    ran = [seconds for seconds in found.seconds.values() if math.isfinite(seconds)]
+    if not ran:
+        return f"{name}: 0 of {size} schedules ran undisturbed"
+    spread = found.median_seconds / found.best_seconds
+    default = found.seconds[found.default] / found.best_seconds
     return (
-        f"{space.name}: {len(space.seconds)} schedules, best "
-        f"{space.best_seconds * 1e6:.0f} us, median {spread:.2f} times, default "
-        f"{default:.2f} times that, {disturbed} disturbed"
+        f"{name}: {len(found.seconds)} of {size} schedules, best "
+        f"{found.best_seconds * 1e6:.0f} us, median {spread:.2f} times, default "
+        f"{default:.2f} times that, {len(found.seconds) - len(ran)} failed"
     )
 
 
@@ -246,8 +425,12 @@ def replay(given: argparse.Namespace) -> None:
     spaces = spaces_from(json.loads(given.first.read_text()))
     second = given.second or given.first
     truths = spaces_from(json.loads(second.read_text()))
-    worthy = [space for space in spaces if given.all or space.is_worthy]
-    varied = sum(space.is_worthy for space in spaces)
+    stated = json.loads(given.first.read_text()).get("sizes", {})
+    whole = [each for each in spaces if _is_whole(each, stated) or given.all]
+    if len(whole) < len(spaces):
+        say(f"{len(spaces) - len(whole)} spaces are not complete and left out")
+    worthy = [each for each in whole if given.all or each.is_worthy]
+    varied = sum(each.is_worthy for each in spaces)
     say(f"{varied} of {len(spaces)} spaces are large and varied enough")
     if not worthy:
         return
@@ -267,6 +450,11 @@ def replay(given: argparse.Namespace) -> None:
         f"share of the way from median to best, mean; near: within {NEAR:.0%} of the "
         f"best; {given.seeds} seeds each"
     )
+
+
+def _is_whole(found: Space, sizes: Mapping[str, int]) -> bool:
+    """Whether no more than a few disturbed schedules are missing."""
+    return len(found.seconds) >= COMPLETE * sizes.get(found.name, 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,106 @@
+"""The recording of whole schedule spaces: what it holds, and how it is gone on with."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks.search_quality import (
+    KERNELS,
+    Recording,
+    fine_space,
+    kernel_of,
+    main,
+    model_of,
+)
+from tuner.pipeline import Planner, resolve_target
+from tuner.plan import Options, Schedule
+from tuner.search.quality import LEAST_SIZE, spaces_from
+
+SPACE = {Schedule.of(threads=16 * n): n * 1e-5 for n in range(1, 6)}
+FACTS = {"device": "a processor"}
+
+
+def _recording(path: Path) -> Recording:
+    found = Recording(out=path, facts=FACTS)
+    found.resume()
+    found.begin("softmax", "reduction:abc", SPACE)
+    return found
+
+
+def test_a_recording_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """What was measured stays, failures too; the order is that of the schedules."""
+    path = tmp_path / "spaces.json"
+    first, second, third, *_ = SPACE
+    begun = _recording(path)
+    begun.rows["softmax"] = {third: 3e-5, first: math.inf}
+    begun.write()
+    again = _recording(path)
+    assert again.rows["softmax"] == {third: 3e-5, first: math.inf}
+    again.rows["softmax"][second] = 2e-5
+    again.write()
+    stored = json.loads(path.read_text())
+    (space,) = spaces_from(stored)
+    assert list(space.seconds) == [first, second, third]
+    assert space.predicted[second] == SPACE[second]
+    assert stored["sizes"] == {"softmax": len(SPACE)}
+
+
+def test_a_kernel_that_changed_is_recorded_again(tmp_path: Path) -> None:
+    """Results of another kernel of this name, or of a schedule that went, are gone."""
+    path = tmp_path / "spaces.json"
+    begun = _recording(path)
+    begun.rows["softmax"] = dict(SPACE)
+    begun.write()
+    again = Recording(out=path, facts=FACTS)
+    again.resume()
+    fewer = dict(list(SPACE.items())[1:])
+    again.begin("softmax", "reduction:abc", fewer)
+    assert set(again.rows["softmax"]) == set(fewer)
+    again.begin("softmax", "reduction:other", fewer)
+    assert not again.rows["softmax"]
+
+
+def test_another_devices_recording_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Times of two devices never meet in a file."""
+    path = tmp_path / "spaces.json"
+    begun = _recording(path)
+    begun.rows["softmax"] = dict(SPACE)
+    begun.write()
+    with pytest.raises(SystemExit, match="another device"):
+        Recording(out=path, facts={"device": "another"}).resume()
+
+
+@pytest.mark.parametrize("name", ["softmax-256x2048", "matmul-256x256x256"])
+def test_spaces_are_large_and_begin_with_the_default(name: str) -> None:
+    """At least 200 legal schedules, none twice; a tuning run's own are among them."""
+    device = resolve_target("cpu")
+    planner = Planner(model=model_of(name), device=device, options=Options())
+    state = kernel_of(planner)
+    found = fine_space(state, device)
+    assert found[0] == state.default
+    assert len(set(found)) == len(found) >= LEAST_SIZE
+    assert set(state.study.space) <= set(found)
+
+
+def test_there_are_kernels_enough() -> None:
+    """A few may turn out to be too even; twelve must be left."""
+    assert len(KERNELS) >= 16
+
+
+def test_a_short_recording_is_left_out_of_a_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not complete proves nothing, unless it is asked for."""
+    path = tmp_path / "spaces.json"
+    begun = _recording(path)
+    begun.rows["softmax"] = dict(list(SPACE.items())[:3])
+    begun.write()
+    assert main(["replay", str(path)]) == 0
+    assert "1 spaces are not complete" in capsys.readouterr().out
+    assert main(["replay", str(path), "--all", "--seeds", "2"]) == 0
+    said = capsys.readouterr().out
+    assert all(method in said for method in ("random", "tpe", "ours"))
