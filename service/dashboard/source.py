@@ -34,10 +34,14 @@ class ApiProblem(Exception):
 
 
 class Api:
-    """The JSON API as the asker of a page may see it."""
+    """The JSON API as the asker of one page may see it.
+
+    What a page asks twice is asked once: all its figures are of one moment.
+    """
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
+        self._answers: dict[tuple[str, str], Json] = {}
 
     async def get(self, path: str, **query: str | int | None) -> Json:
         """A resource of the API.
@@ -45,10 +49,14 @@ class Api:
         Raises:
             ApiProblem: the API answers with a problem.
         """
+        asked = (path, repr(sorted(query.items())))
+        if asked in self._answers:
+            return self._answers[asked]
         answer = await self._ask(path, query)
         if answer.status_code >= _ERROR:
             raise ApiProblem(answer.status_code, _document(answer))
-        return dict(answer.json())
+        self._answers[asked] = dict(answer.json())
+        return self._answers[asked]
 
     async def text(self, path: str, **query: str | int | None) -> str:
         """A resource that is text: a kernel's source, the counters.
