@@ -47,6 +47,9 @@ MOST_WAITING: Final = 3
 MORE_SOLVES: Final = 6
 """Problems that are solved after the first partition that keeps the cap."""
 
+LOWER_ROUNDS: Final = 6
+"""How often less memory is sought, to name the least when a cap cannot be kept."""
+
 
 class Solve(Protocol):
     """The uncapped solver."""
@@ -106,7 +109,8 @@ def solve_capped(
         found += [cut, *capped.searched(cut, out_of_time)]
     keeping = [attempt for attempt in found if attempt.needed <= cap_bytes]
     if not keeping or cut is None:
-        raise capped.failure(found)
+        least = capped.least(found, out_of_time)
+        raise capped.failure(least, is_proved=cut is None)
     best = min(keeping, key=lambda attempt: (attempt.seconds, attempt.needed))
     return _said(best.solution, cut.solution, SEARCHED)
 
@@ -251,13 +255,29 @@ class _Capped:
                     found.add(name)
         return frozenset(found)
 
-    def failure(self, found: Sequence[_Attempt]) -> ConstraintsUnsatisfiable:
-        """The error for a cap that nothing keeps."""
+    def least(self, found: Sequence[_Attempt], out_of_time: Callable[[], bool]) -> int:
+        """The least memory of some partitions, and of others sought below it."""
         least = min(attempt.needed for attempt in found)
+        for _ in range(LOWER_ROUNDS):
+            lower = _Capped(self.graph, self.price, self.solve, least - 1)
+            cut = None if out_of_time() else lower.solved(())
+            if cut is None:
+                break
+            others = lower.searched(cut, out_of_time)
+            below = min(attempt.needed for attempt in (cut, *others))
+            if below >= least:
+                break
+            least = below
+        return least
+
+    def failure(self, least: int, *, is_proved: bool) -> ConstraintsUnsatisfiable:
+        """The error for a cap that nothing keeps."""
+        what = (
+            "no partition can take" if is_proved else "no partition was found to take"
+        )
         return ConstraintsUnsatisfiable(
             "memory_cap_bytes",
-            f"no partition was found that takes at most {self.cap} bytes; the least"
-            f" found takes {least}, {self.resident} of them for inputs, weights and"
-            " outputs",
+            f"{what} at most {self.cap} bytes; the least found takes {least},"
+            f" {self.resident} of them for inputs, weights and outputs",
             hint=f"set the cap to {least} or more, or split the model",
         )

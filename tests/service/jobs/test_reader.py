@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from onnx import helper
 
 from service.errors import ModelNotReadable
 from service.jobs.planning import Planner, Question
 from service.jobs.reader import ReaderLimits, ReaderPool
 from tests.service.api.models import graph_onnx
 from tuner.errors import InvalidModel, InvalidOption, UnknownTarget
+from tuner.ir.custom import CustomOperator, FusionRule, RuleSet
 
 
 def pool_of(**given: float) -> ReaderPool:
@@ -114,3 +116,36 @@ def test_a_closed_pool_leaves_nothing_behind() -> None:
     [child] = pool._pool.idle
     pool.close()
     assert child.process.returncode is not None
+
+
+def test_rules_reach_the_process() -> None:
+    """Operators of rules are known in the child; key and plan are those of this one."""
+    gate = CustomOperator(
+        domain="com.acme",
+        name="Gate",
+        inputs=("x",),
+        attributes=(("low", -0.5),),
+        expression="max(x, low)",
+    )
+    alone = FusionRule(name="r", action="alone", kinds=("com.acme::Gate",))
+    rules = RuleSet(operators=(gate,), fusion=(alone,))
+    value = helper.make_tensor_value_info("x", 1, [64, 64])
+    result = helper.make_tensor_value_info("y", 1, [64, 64])
+    nodes = [
+        helper.make_node("Gate", ["x"], ["g"], domain="com.acme"),
+        helper.make_node("Exp", ["g"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", [value], [result])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.acme", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    asked = question(bytes(model.SerializeToString()))
+    limits = ReaderLimits(memory_bytes=4 * 2**30, read_seconds=60.0, plan_seconds=5.0)
+    pool = ReaderPool(processes=1, limits=limits, rules=rules)
+    try:
+        here = Planner(plan_seconds=5.0, rules=rules)
+        assert pool.outline(asked) == here.outline(asked)
+        revision = pool.plan(asked)
+        assert revision == here.plan(asked)
+        assert revision.kernels == 2
+    finally:
+        pool.close()

@@ -141,7 +141,9 @@ def test_an_impossible_cap_names_the_least_memory_found() -> None:
     cost = _cost(graph, 64)
     with pytest.raises(ConstraintsUnsatisfiable, match="least found takes") as caught:
         _capped(graph, cost, resident_bytes(graph) + 1)
+    assert "no partition can take" in str(caught.value)
     least = int(caught.value.hint.split("the cap to ")[1].split()[0])
+    assert best_by_search(graph, cost, least - 1) == float("inf")
     assert _needed(graph, _capped(graph, cost, least).partition.choices) <= least
 
 
