@@ -3,9 +3,11 @@
     python -m benchmarks.registers --models ../shared --output registers.json
 
 Kernels: those of the plans of every model in the folders `patterns` and `zoo` under
-`--models` (where there are any), the corpus of the accuracy run, and rings that hold
-many values at once, so that some of them spill. Each is compiled by NVRTC for every
-architecture under its default schedule and a few others.
+`--models` (where there are any), the corpus of the accuracy run, and kernels that hold
+many values at once, so that some of them spill: rings, random webs and butterflies.
+Each is compiled by NVRTC for every architecture under its default schedule and a few
+others. Kernels fall into two halves by their text; constants of the estimate are fitted
+to the first, and `held out` judges the second.
 """
 
 from __future__ import annotations
@@ -40,6 +42,11 @@ from tuner.runtime.nvrtc import compile_cubin
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 RING_SIZES = (8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48)
 RING_LEVELS = 4
+WEB_SIZES = (8, 12, 16, 24, 32, 40, 56)
+WEB_LEVELS = (2, 4)
+BUTTERFLY_SIZES = (8, 16, 32, 64)
+CROWDED_POINTS = 8192
+CROWDED_SCHEDULES = 4
 LARGE_BLOCK = 512
 LARGEST_MODEL_BYTES = 4 << 20
 MOST_TEXT = 200_000
@@ -64,6 +71,7 @@ class Judged:
     kind: str
     estimated: int
     flagged: bool
+    is_held_out: bool
     truth: Resources
 
     @property
@@ -97,14 +105,29 @@ def planned(folder: Path, device: Device) -> Iterator[tuple[str, Graph]]:
                 yield file.stem, form.graph
 
 
-def ring(values: int, points: int, *, reduces: bool) -> Graph:
-    """So many values, each of which the next level needs twice: all live at once."""
-    draft = Draft()
+def rows(draft: Draft, values: int, points: int) -> list[str]:
+    """The rows of one input, as values of their own."""
     x = draft.input(values, points)
-    held = [
+    return [
         draft.op("slice", x, starts=(i, 0), steps=(1, 1), sizes=(1, points))
         for i in range(values)
     ]
+
+
+def joined(draft: Draft, held: Sequence[str], *, reduces: bool) -> Graph:
+    """A graph that delivers the greatest of some values, or its sum over a row."""
+    total = held[0]
+    for value in held[1:]:
+        total = draft.op("maximum", total, value)
+    if reduces:
+        total = draft.op("reduce_sum", total, axes=(1,), keepdims=1)
+    return draft.graph(total)
+
+
+def ring(values: int, points: int, *, reduces: bool) -> Graph:
+    """So many values, each of which the next level needs twice: all live at once."""
+    draft = Draft()
+    held = rows(draft, values, points)
     step = 1
     for _ in range(RING_LEVELS):
         held = [
@@ -116,12 +139,35 @@ def ring(values: int, points: int, *, reduces: bool) -> Graph:
             for i in range(values)
         ]
         step = step * 2 % values or 1
-    total = held[0]
-    for value in held[1:]:
-        total = draft.op("maximum", total, value)
-    if reduces:
-        total = draft.op("reduce_sum", total, axes=(1,), keepdims=1)
-    return draft.graph(total)
+    return joined(draft, held, reduces=reduces)
+
+
+def web(values: int, levels: int, points: int, *, reduces: bool) -> Graph:
+    """Each value joined with a random one of its level: some live long, some do not."""
+    rng, draft = random.Random(values * levels), Draft()
+    held = rows(draft, values, points)
+    for _ in range(levels):
+        held = [
+            draft.op(
+                rng.choice(("add", "mul", "sub", "maximum")), each, rng.choice(held)
+            )
+            for each in held
+        ]
+    return joined(draft, held, reduces=reduces)
+
+
+def butterfly(values: int, points: int, *, reduces: bool) -> Graph:
+    """The data flow of a fast Fourier transform: an order that needs few is there."""
+    draft = Draft()
+    held = rows(draft, values, points)
+    step = 1
+    while step < values:
+        held = [
+            draft.op("sub" if i & step else "add", held[i & ~step], held[i | step])
+            for i in range(values)
+        ]
+        step *= 2
+    return joined(draft, held, reduces=reduces)
 
 
 def jobs(folder: Path, device: Device, each: int, rng: random.Random) -> list[Job]:
@@ -151,21 +197,31 @@ def chosen(
     return full + rng.sample(others, min(len(others), max(0, most - len(full))))
 
 
+def crowds() -> Iterator[tuple[str, Graph]]:
+    """Graphs that hold many values at once."""
+    points = CROWDED_POINTS
+    for reduces in (True, False):
+        for values in RING_SIZES:
+            yield f"ring of {values}", ring(values, points, reduces=reduces)
+        for values in WEB_SIZES:
+            for levels in WEB_LEVELS:
+                graph = web(values, levels, points, reduces=reduces)
+                yield f"web of {values}, {levels} levels", graph
+        for values in BUTTERFLY_SIZES:
+            yield f"butterfly of {values}", butterfly(values, points, reduces=reduces)
+
+
 def crowded(device: Device, rng: random.Random) -> list[Job]:
     """Kernels near or beyond what a large block leaves to a thread."""
     found: list[Job] = []
-    for values in RING_SIZES:
-        for reduces in (True, False):
-            graph = ring(values, 8192, reduces=reduces)
-            large = [
-                schedule
-                for schedule in space(lower(graph), device)
-                if schedule["threads"] >= LARGE_BLOCK
-            ]
-            found += [
-                Job(name=f"ring of {values}", graph=graph, schedule=schedule)
-                for schedule in rng.sample(large, min(6, len(large)))
-            ]
+    for name, graph in crowds():
+        large = [
+            schedule
+            for schedule in space(lower(graph), device)
+            if schedule["threads"] >= LARGE_BLOCK
+        ]
+        drawn = rng.sample(large, min(CROWDED_SCHEDULES, len(large)))
+        found += [Job(name=name, graph=graph, schedule=each) for each in drawn]
     return found
 
 
@@ -184,6 +240,7 @@ def judge(job: Job, device: Device) -> Judged | None:
         kind=str(groups[0].kind) if groups else "other",
         estimated=fit.registers,
         flagged=fit.spill_bytes > 0,
+        is_held_out=int(source.digest[-1], 16) % 2 == 1,
         truth=compile_cubin(source, device.architecture).resources,
     )
 
@@ -235,28 +292,32 @@ def main() -> None:
     work = chosen(asked.models, find(ARCHITECTURES[0]), asked.each, asked.most, rng)
     sys.stderr.write(f"{len(work)} kernels for {', '.join(ARCHITECTURES)}\n")
     told: dict[str, object] = {}
-    rows: list[dict[str, object]] = []
+    told_rows: list[dict[str, object]] = []
     with ThreadPoolExecutor(asked.threads) as pool:
         for name in ARCHITECTURES:
             device = find(name)
             found = [j for j in pool.map(lambda j: judge(j, device), work) if j]  # noqa: B023
             told[name] = figures(found)
+            told[f"{name} held out"] = figures([j for j in found if j.is_held_out])
             for kind in sorted({one.kind for one in found}):
                 part = [one for one in found if one.kind == kind]
                 told[f"{name} {kind}"] = figures(part)
-            rows += [
+            told_rows += [
                 {
                     "name": one.name,
                     "architecture": name,
                     "schedule": one.schedule,
                     "estimated": one.estimated,
                     "flagged": one.flagged,
+                    "held_out": one.is_held_out,
                     "registers": one.truth.registers,
                     "spill_store_bytes": one.truth.spill_store_bytes,
                 }
                 for one in found
             ]
-    asked.output.write_text(json.dumps({"summary": told, "kernels": rows}, indent=1))
+    asked.output.write_text(
+        json.dumps({"summary": told, "kernels": told_rows}, indent=1)
+    )
     json.dump(told, sys.stdout, indent=1)
     sys.stdout.write("\n")
 

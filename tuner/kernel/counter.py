@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,13 @@ from tuner.kernel.nest import (
     Select,
     Store,
 )
-from tuner.kernel.registers import Pressure, registers, thread_limit
+from tuner.kernel.registers import (
+    Computed,
+    Pressure,
+    least_live,
+    registers,
+    thread_limit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -275,8 +281,15 @@ class Counter:
             self.mapping.lanes * self.mapping.teams,
             device.max_registers_per_thread,
         )
-        found = (registers(self._pressure(each), limit) for each in self.group.plan)
+        found = (registers(self._under(each, limit), limit) for each in self.group.plan)
         return max(found, default=_BASE_REGISTERS)
+
+    def _under(self, each: Pass, limit: int) -> Pressure:
+        """The pressure of a pass; the least only where it decides."""
+        pressure = self._pressure(each)
+        if pressure.needed <= limit:
+            return pressure
+        return replace(pressure, least=self._least(each))
 
     def _pressure(self, each: Pass) -> Pressure:
         group, mapping = self.group, self.mapping
@@ -341,6 +354,33 @@ class Counter:
             ends[end] = ends.get(end, 0) + size
             alive -= ends.pop(place, 0)
         return peak
+
+    def _least(self, each: Pass) -> int:
+        """The same, in the order of a compiler that is short of registers."""
+        values, computed = self.group.values, self._without_literals(each)
+        inside = {
+            number: Computed(
+                tuple(self.group.needs(number)),
+                size_of(values[number].dtype) * self._copies(number),
+            )
+            for number in computed
+        }
+        touched = {need for row in inside.values() for need in row.needs}
+        held = touched.union(self._roots(each)).difference(inside)
+        outside = sum(
+            size_of(values[number].dtype)
+            for number in held
+            if not isinstance(values[number].what, Constant)
+        )
+        return outside + least_live(inside)
+
+    def _without_literals(self, each: Pass) -> list[int]:
+        values = self.group.values
+        return [
+            number
+            for number in self._computed(each)
+            if not isinstance(values[number].what, Constant)
+        ]
 
     def _roots(self, each: Pass) -> Iterator[int]:
         for reduction in each.reductions:

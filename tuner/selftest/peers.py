@@ -147,7 +147,7 @@ def run(name: str, device: str) -> Mapping[str, Any]:
         peer = _OPEN[name](kind)
     except ImportError as error:
         raise DeviceUnavailable(name, str(error)) from error
-    found: dict[str, Any] = {"version": getattr(peer.module, "__version__", "")}
+    found: dict[str, Any] = {"version": import_module(name).__version__}
     for title, (form, shapes) in FORMS.items():
         found[title] = _timed(peer, form, shapes)
     return found
