@@ -15,6 +15,7 @@ from tuner.fusion.legality import Limits, Profile, Refusal, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
+from tuner.fusion.trim import NOISE
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.units import whole_composites
 from tuner.fusion.view import View
@@ -95,14 +96,29 @@ def _column(rules: Rules, columns: Columns, mask: int, outputs: int) -> Priced:
 
 
 def cheapest(
-    chosen: list[Priced], others: Mapping[str, list[Priced]], pins: Pins
+    chosen: list[Priced],
+    others: Mapping[str, list[Priced]],
+    pins: Pins,
+    moved_bytes: Callable[[Candidate], int],
 ) -> list[Priced]:
-    """What was chosen, or a cheaper strategy that keeps the user's pins."""
-    best, least = chosen, math.fsum(kernel.seconds for kernel in chosen)
+    """What was chosen, or a cheaper strategy that keeps the user's pins.
+
+    One that is cheaper by no more than noise, and moves more bytes, is not cheaper.
+    """
+
+    def seconds(kernels: Sequence[Priced]) -> float:
+        return math.fsum(kernel.seconds for kernel in kernels)
+
+    def moved(kernels: Sequence[Priced]) -> int:
+        return sum(moved_bytes(kernel.candidate) for kernel in kernels)
+
+    best = chosen
     for kernels in others.values():
-        seconds = math.fsum(kernel.seconds for kernel in kernels)
-        if seconds < least and _keeps(pins, kernels):
-            best, least = kernels, seconds
+        least = seconds(best)
+        if seconds(kernels) * (1 + NOISE) >= least and moved(kernels) >= moved(best):
+            continue
+        if seconds(kernels) < least and _keeps(pins, kernels):
+            best = kernels
     return best
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -118,3 +119,21 @@ class Columns:
             )
             found.append(self.price(candidate))
         return found
+
+
+class Weighed(Columns):
+    """The prices of others, and some more for every byte that is moved."""
+
+    def __init__(
+        self, rules: Rules, columns: Columns, book: Book, seconds_per_byte: float
+    ) -> None:
+        """Ask the given columns for what each kernel costs."""
+        super().__init__(rules, lambda *_: math.inf, book)
+        self._columns = columns
+        self._seconds_per_byte = seconds_per_byte
+
+    def price(self, candidate: Candidate) -> Priced:
+        """A candidate with its price and the weight of its bytes."""
+        found = self._columns.price(candidate)
+        weight = self._seconds_per_byte * self._book.moved_bytes(candidate)
+        return replace(found, seconds=found.seconds + weight)

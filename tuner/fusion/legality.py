@@ -260,14 +260,24 @@ class Rules:
         return None
 
     def _is_chain(self, mask: int) -> bool:
-        """Whether element-wise nodes form one line and nothing leaves its middle."""
+        """Whether element-wise nodes form one line and nothing leaves its middle.
+
+        All compute equally many elements: a broadcast at the end of a long line would
+        repeat the line for each of its copies.
+        """
         view, most = self.view, self.limits.max_chain_nodes or 0
         if mask.bit_count() > most or mask & ~view.masks[Pattern.ELEMENTWISE]:
             return False
         *inner, last = bits(mask)
-        return not view.before[inner[0]] & mask and all(
-            view.after[i] == 1 << k and view.before[k] & mask == 1 << i
-            for i, k in zip(inner, [*inner[1:], last], strict=True)
+        types = view.graph.types
+        sizes = {types[view.nodes[i].outputs[0]].elements for i in (*inner, last)}
+        return (
+            len(sizes) == 1
+            and not view.before[inner[0]] & mask
+            and all(
+                view.after[i] == 1 << k and view.before[k] & mask == 1 << i
+                for i, k in zip(inner, [*inner[1:], last], strict=True)
+            )
         )
 
     def _argument_wall(self, mask: int, outputs: int) -> Refusal | None:

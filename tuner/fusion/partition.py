@@ -13,14 +13,14 @@ from typing import Final
 from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import cheapest, greedy, unfused_groups
 from tuner.fusion.candidates import Candidate, Space
-from tuner.fusion.columns import Book, Columns, Price
+from tuner.fusion.columns import Book, Columns, Price, Weighed
 from tuner.fusion.grouping import Grouping
 from tuner.fusion.horizontal import join_side_by_side
 from tuner.fusion.legality import Limits, Profile, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
 from tuner.fusion.pins import Pins
-from tuner.fusion.trim import without_unread
+from tuner.fusion.trim import NOISE, without_unread
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
 from tuner.fusion.zones import Twin, Zone
@@ -166,7 +166,8 @@ class Partitioner:
         rivals = self._rivals(columns, groups["unfused"])
         starts.update(rivals)
         chosen, bound = search.run()
-        chosen = cheapest(_improved(search, chosen), rivals, search.pins)
+        chosen = _improved(search, _with_fewer_bytes(search, self._book, chosen))
+        chosen = cheapest(chosen, rivals, search.pins, self._book.moved_bytes)
         return Solution(
             partition=_partition(rules, search, chosen, bound, is_cut=time.was_over),
             baselines=MappingProxyType(
@@ -246,6 +247,24 @@ def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
     return chosen
 
 
+def _with_fewer_bytes(
+    search: _Search, book: Book, chosen: list[Priced]
+) -> list[Priced]:
+    """Of partitions of a small graph that cost the same but for noise, fewer bytes.
+
+    Asked again with prices in which all bytes of the best partition together weigh as
+    much as the noise. On larger graphs that would take as long as the proof.
+    """
+    least = math.fsum(kernel.seconds for kernel in chosen)
+    moved = sum(book.moved_bytes(kernel.candidate) for kernel in chosen)
+    if not search.space.exhaustive or not moved or not math.isfinite(least):
+        return chosen
+    found, _ = search.weighed(book, NOISE * least / moved).run()
+    again = [search.columns.price(kernel.candidate) for kernel in found]
+    seconds = math.fsum(kernel.seconds for kernel in again)
+    return again if seconds <= (1 + NOISE) * least else chosen
+
+
 def _or_whole(
     rules: Rules, columns: Columns, pins: Pins, chosen: list[Priced]
 ) -> list[Priced]:
@@ -281,6 +300,17 @@ class _Search:
         self.known: dict[object, tuple[Zone, Piece, Answer]] = {}
         self.seen = 0
         self.complete = True
+
+    def weighed(self, book: Book, seconds_per_byte: float) -> _Search:
+        """The same search with something to pay for every byte moved."""
+        columns = Weighed(book.rules, self.columns, book, seconds_per_byte)
+        return _Search(
+            space=self.space,
+            columns=columns,
+            pins=self.pins,
+            starts=[[columns.price(k.candidate) for k in s] for s in self.starts],
+            remaining_seconds=self.solver.remaining_seconds,
+        )
 
     def run(self) -> tuple[list[Priced], float]:
         """Chosen kernels, in no order, and a bound on every choice."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.legality import Refusal, Rules
@@ -10,6 +11,9 @@ from tuner.fusion.order import runnable_order
 from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
 from tuner.fusion.view import bits
+
+NOISE: Final = 1e-3
+"""Costs this close, relatively, are equal on any machine."""
 
 
 def without_unread(
@@ -24,7 +28,8 @@ def without_unread(
     From the last kernel to the first: a tensor stays if the graph delivers it or a
     later kernel reads it, and no earlier kernel writes it too. A kernel that has
     nothing left to write goes, and so do nodes that nothing depends on any more. A
-    kernel that a pin speaks about stays as it is, and so does one that would be dearer.
+    kernel that a pin speaks about stays as it is, and so does one that would be dearer
+    by more than noise: a price that falls with a tensor that nobody reads is noise.
     """
     needs = [kernel.candidate.needs for kernel in chosen]
     order, stuck = runnable_order(needs, [k.candidate.outputs for k in chosen])
@@ -60,4 +65,4 @@ def _trimmed(
         return kernel
     needs = view.needs(mask)
     other = price(Candidate(mask=mask, outputs=outputs, needs=needs, family=family))
-    return other if other.seconds <= kernel.seconds else kernel
+    return other if other.seconds <= (1 + NOISE) * kernel.seconds else kernel

@@ -15,6 +15,8 @@ MANY_READERS: Final = 64
 """Of more readers of one tensor, each joins only those next to it in graph order."""
 NEAR_READERS: Final = 4
 """How many of them on each side."""
+LONG_RUN: Final = 16
+"""A run of more nodes is not taken for granted in a reader that repeats its result."""
 _UNARY_MOVES: Final = frozenset({"slice", "expand", "pad", "gather", "transpose"})
 
 
@@ -179,7 +181,9 @@ def glued(rules: Rules, groups: Sequence[int]) -> list[int]:
     view = rules.view
     found = _Growing(view, groups)
     for i in reversed(range(len(view.nodes))):
-        cheap = _is_cheap_unary(view, i, rules.profile)
+        cheap = _is_cheap_unary(view, i, rules.profile) and not (
+            rules.profile == "full" and _is_repeated(view, i) and _is_long_run(view, i)
+        )
         if not found.is_alone(i) or not (cheap or _is_cheap_before_reduction(view, i)):
             continue
         readers = {found.group[r] for r in bits(view.after[i])}
@@ -252,6 +256,28 @@ def _is_cheap_unary(view: View, i: int, profile: Profile) -> bool:
     narrowing = node.op in ("slice", "gather", "pad")
     result = types[node.outputs[0]].bytes
     return narrowing or types[operands[0]].bytes <= result
+
+
+def _is_repeated(view: View, i: int) -> bool:
+    """Whether a reader computes more elements than it reads of a node."""
+    types, name = view.graph.types, view.nodes[i].outputs[0]
+    return any(
+        view.patterns[k] is Pattern.ELEMENTWISE
+        and types[view.nodes[k].outputs[0]].elements > types[name].elements
+        for k in bits(view.after[i])
+    )
+
+
+def _is_long_run(view: View, i: int) -> bool:
+    """Whether many element-wise nodes, each with one reader, lead up to a node."""
+    for _ in range(LONG_RUN):
+        before = view.before[i] & view.masks[Pattern.ELEMENTWISE]
+        if before.bit_count() != 1:
+            return False
+        i = before.bit_length() - 1
+        if view.after[i].bit_count() != 1:
+            return False
+    return True
 
 
 def _is_cheap_before_reduction(view: View, i: int) -> bool:

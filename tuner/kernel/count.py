@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cost_model.work import Access, Pipe, Work
 from tuner.kernel.counter import Counter
-from tuner.kernel.mapping import blocks_of, map_groups
+from tuner.kernel.mapping import map_groups
 from tuner.kernel.nest import Kind, LoopNest
 from tuner.kernel.tile_counter import TileCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cost_model.device import Device
     from tuner.plan import Schedule
@@ -36,7 +37,7 @@ def work(nest: LoopNest, schedule: Schedule, device: Device) -> Work:
     return Work(
         accesses=_accesses(nest, counters, device),
         operations=MappingProxyType(_total(c.operations for c in counters)),
-        blocks=blocks_of(mappings),
+        blocks=_busy_blocks(counters, [m.blocks for m in mappings], device),
         block_threads=lanes * teams,
         registers_per_thread=max((c.registers() for c in counters), default=8),
         shared_bytes_per_block=max((c.shared_bytes for c in counters), default=0),
@@ -45,6 +46,30 @@ def work(nest: LoopNest, schedule: Schedule, device: Device) -> Work:
         bytes_in_flight_per_thread=max((c.in_flight() for c in counters), default=4),
         compute_share=min((c.compute_share() for c in counters), default=1.0),
     )
+
+
+def _busy_blocks(
+    counters: Sequence[Counter], blocks: Sequence[int], device: Device
+) -> int:
+    """Blocks that are as busy as the busiest, and do all of the work.
+
+    Loops side by side have blocks of their own. The launch ends with the slowest of
+    them: blocks with little to do do not make it any faster.
+    """
+    loads = [_load_seconds(counter, device) for counter in counters]
+    shares = (load / n for load, n in zip(loads, blocks, strict=True) if n)
+    most = max(shares, default=0.0)
+    if most <= 0:
+        return max(1, sum(blocks))
+    return max(1, min(sum(blocks), math.ceil(sum(loads) / most)))
+
+
+def _load_seconds(counter: Counter, device: Device) -> float:
+    """What a group's loads, stores and arithmetic would take with all of the device."""
+    moved = sum(part.requested_bytes for part in counter.traffic.values())
+    rates = device.operations_per_second
+    computing = sum(n / rates[pipe] for pipe, n in counter.operations.items())
+    return moved / device.l2_bytes_per_second + computing
 
 
 def _total(parts: Iterable[Mapping[Pipe, float]]) -> dict[Pipe, float]:
