@@ -102,6 +102,8 @@ def solve_capped(
     if free.needed <= cap_bytes:
         return free.solution
     cut = capped.solved(())
+    # A solver that ran out of time has proved nothing by finding nothing.
+    is_proved = cut is None and (capped.resident > cap_bytes or not out_of_time())
     if cut is not None and cut.needed <= cap_bytes:
         return _said(cut.solution, cut.solution, EXACT)
     found = [free, *map(capped.attempt, fallbacks())]
@@ -110,7 +112,7 @@ def solve_capped(
     keeping = [attempt for attempt in found if attempt.needed <= cap_bytes]
     if not keeping or cut is None:
         least = capped.least(found, out_of_time)
-        raise capped.failure(least, is_proved=cut is None)
+        raise capped.failure(least, is_proved=is_proved)
     best = min(keeping, key=lambda attempt: (attempt.seconds, attempt.needed))
     return _said(best.solution, cut.solution, SEARCHED)
 
