@@ -94,7 +94,7 @@ class KernelTimes:
         compute = sum(computed[i] * self.cycles[i] for i in computed) / cores
         written = sum(view.bytes[j] for j in bits(outputs))
         widest = max(computed.values())
-        blocks = -(-widest // BLOCK_ELEMENTS)
+        blocks = max(1, -(-widest // BLOCK_ELEMENTS))
         rate = min(
             device.dram_bytes_per_second,
             blocks * device.clock_hz * BLOCK_BYTES_PER_CYCLE,

@@ -1,9 +1,10 @@
 """Library kernels: small graphs run by ONNX Runtime on arrays that stay in place.
 
-All sessions share one pool of threads, which spins between the operators of a call and
-stops spinning when the call ends, or its threads and those of the generated kernels
-would stop each other. A pool a session leaves dozens of threads to be woken one after
-the other: BERT-base took 116 ms with them and 95 ms with one pool, measured in turn.
+Threads of the library never spin between calls, or they and those of the generated
+kernels would stop each other. In a process of our own (`share_threads`) all sessions
+share one pool, which spins between the operators of a call. A pool a session leaves
+dozens of threads to be woken one after the other: BERT-base took 116 ms with them and
+95 ms with one pool, measured in turn.
 """
 
 from __future__ import annotations
@@ -188,8 +189,8 @@ def _open(
 
 
 def _give_threads(runtime: Any, settings: Any, options: SessionOptions) -> None:
-    """The shared pool; one of its own for a session that is timed alone."""
-    if options.spinning or not _shared_pool.has(runtime, options.threads):
+    """The shared pool where there is one, else threads of the session's own."""
+    if not _shared_pool.serves(runtime, options):
         settings.intra_op_num_threads = options.threads
         spinning = "1" if options.spinning else "0"
         settings.add_session_config_entry("session.intra_op.allow_spinning", spinning)
@@ -199,30 +200,34 @@ def _give_threads(runtime: Any, settings: Any, options: SessionOptions) -> None:
 
 
 class _SharedPool:
-    """The pool of this process: made once, of the size that was asked for first."""
+    """The pool of this process, made for the first session that does not spin.
+
+    ONNX Runtime refuses sessions with threads of their own from then on.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._threads: int | None = None
+        self.is_allowed = False
+        self._is_made = False
 
-    def has(self, runtime: Any, threads: int) -> bool:
-        """Whether the pool has so many threads; the first call makes it."""
+    def serves(self, runtime: Any, options: SessionOptions) -> bool:
+        """Whether a session takes its threads from the pool."""
         with self._lock:
-            if self._threads is None:
-                self._threads = _made_pool(runtime, threads)
-            return self._threads == threads
-
-
-def _made_pool(runtime: Any, threads: int) -> int:
-    """Threads of the pool; 0 if the process that we are in has one of its own."""
-    try:
-        runtime.set_global_thread_pool_sizes(threads, 1)
-    except _failures(runtime):
-        return 0
-    return threads
+            if self.is_allowed and not self._is_made and not options.spinning:
+                runtime.set_global_thread_pool_sizes(options.threads, 1)
+                self._is_made = True
+            return self._is_made
 
 
 _shared_pool: Final = _SharedPool()
+
+
+def share_threads() -> None:
+    """Let all sessions of this process share one pool of threads.
+
+    For processes that run nobody else's sessions: the pool cannot be taken back.
+    """
+    _shared_pool.is_allowed = True
 
 
 @contextmanager

@@ -68,6 +68,7 @@ def serve(device: str, pipe: int, threads: int) -> None:
         refusal = Hello(where=error.where, problem=error.problem, hint=error.hint)
         wire.send(connection, refusal)
         return
+    library.share_threads()
     bench = Bench(backend, SessionOptions(threads=threads))
     wire.send(
         connection,

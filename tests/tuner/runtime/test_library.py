@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,7 @@ from tuner.ir.graph import Graph, Node
 from tuner.ir.interpreter import evaluate, load, to_bf16
 from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import Array, DType, TensorType
-from tuner.runtime.library import (
-    ReferenceModel,
-    SessionOptions,
-    open_graph,
-    run_opaque,
-)
+from tuner.runtime.library import ReferenceModel, open_graph, run_opaque
 from tuner.runtime.onnx_writer import ROWS, write_model
 
 _WINDOW = {"strides": (2, 1), "pads": (1, 0, 0, 1), "dilations": (1, 1)}
@@ -346,11 +343,31 @@ def test_shapes_stay_as_they_are(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(negative, -array)
 
 
-def test_sessions_share_their_threads() -> None:
+_MANY_SESSIONS = """
+import sys
+from pathlib import Path
+from tests.tuner.runtime.graphs import matmul_add
+from tuner.runtime.library import SessionOptions, open_graph, share_threads
+
+def threads():
+    return len(list(Path("/proc/self/task").iterdir()))
+
+if sys.argv[1] == "shared":
+    share_threads()
+options = SessionOptions(threads=2)
+kept = [open_graph(matmul_add(), options=options)]
+before = threads()
+kept += [open_graph(matmul_add(), options=options) for _ in range(5)]
+print(threads() - before)
+"""
+
+
+@pytest.mark.parametrize(("mode", "more"), [("shared", 0), ("own", 5)])
+def test_sessions_share_threads_where_the_process_is_ours(mode: str, more: int) -> None:
     """A plan of many library calls leaves no pool of threads for each of them."""
-    options = SessionOptions(threads=2)
-    first = open_graph(matmul_add(), options=options)
-    before = len(list(Path("/proc/self/task").iterdir()))
-    more = [open_graph(matmul_add(), options=options) for _ in range(5)]
-    after = len(list(Path("/proc/self/task").iterdir()))
-    assert after == before, (first, more)
+    command = [sys.executable, "-c", _MANY_SESSIONS, mode]
+    root = Path(__file__).parents[3]
+    told = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert int(told.stdout) == more
