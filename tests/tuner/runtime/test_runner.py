@@ -183,6 +183,15 @@ def test_devices_that_are_not_there_are_told_apart() -> None:
         pass
 
 
+def test_three_deaths_in_a_row_make_a_device_unhealthy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No canary sings in a child that ends at once; the third child is the last."""
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(DeviceUnavailable, match="unhealthy.*exit code 1"):
+        Runner("null").__enter__()
+
+
 class _Fading(NullBackend):
     """A device that disappears at the first launch of a real kernel."""
 

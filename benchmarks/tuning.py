@@ -1,0 +1,304 @@
+"""What tuning costs and gives: models from an empty database, under several budgets.
+
+    python -m benchmarks.tuning MODEL.onnx [--after OTHER.onnx --shape batch=1,seq=128]
+        [--budgets 60,180,600] [--trials 1000] [--json FILE] [--plot FILE.svg]
+
+For every model and budget: wall-clock seconds, kernel runs, kernels measured against
+the candidates of the partition, the gap that was proved with measured kernels, and the
+times of the whole plans. `--after` tunes another model twice: from an empty database,
+and with what the last run of the first model has measured; the difference is what
+shared layers save. The plot has the proved gap over the device time spent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from tuner.model import Model, load
+from tuner.plan import Options
+from tuner.runtime.runner import Runner
+from tuner.search.budget import Budget
+from tuner.search.session import TuningSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Json = dict[str, Any]
+Known = dict[str, Json]
+SCHEMA: Final = "fuseplan.tuning-benchmark/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """How far a run was when it had spent so much.
+
+    Attributes:
+        seconds: device time and solving, as the budget counts them.
+        measured_gap: how far the best plan may be from the best; None: not known yet.
+    """
+
+    seconds: float
+    trials: int
+    stage: str
+    best_seconds: float
+    measured_gap: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """One run.
+
+    Attributes:
+        wall_seconds: of everything, the first solve and whole plans too.
+        trials: kernel runs.
+        kernels_measured: distinct kernels that were run.
+        kernels_known: distinct kernels that an earlier run had measured.
+        candidates: of the partition problem.
+        whole_seconds: time of each whole plan, by label; failed ones are left out.
+    """
+
+    model: str
+    budget_seconds: float
+    wall_seconds: float
+    trials: int
+    kernels_measured: int
+    kernels_known: int
+    candidates: int
+    kernels: int
+    measured_optimal: bool
+    measured_gap: float | None
+    winner: str
+    partial_reason: str
+    contended: int
+    failures: Mapping[str, int]
+    whole_seconds: Mapping[str, float]
+    timeline: tuple[Moment, ...]
+
+
+def tune(
+    name: str, model: Model, device: str, budget: Budget, known: Known
+) -> tuple[Tuned, Known]:
+    """Tune a model; the run, and what it measured by measurement key."""
+    start = perf_counter()
+    found: Known = {}
+    timeline: list[Moment] = []
+    spent = 0.0
+    with Runner(device) as runner:
+        session = TuningSession(model, "cpu", Options(), budget, known)
+        while (batch := session.propose()) is not None:
+            results = session.measure(batch, runner)
+            session.observe(batch, results)
+            spent += sum(float(r.get("cost_seconds", 0.0)) for r in results)
+            found.update(
+                (item["key"], result)
+                for item, result in zip(batch["items"], results, strict=True)
+                if item["kind"] == "kernel"
+            )
+            timeline.append(_moment(session, spent))
+    wall = perf_counter() - start
+    return _row(name, session, budget, wall, found, known, tuple(timeline)), found
+
+
+def _moment(session: TuningSession, spent: float) -> Moment:
+    told = session.progress()
+    return Moment(
+        seconds=spent,
+        trials=told["trials"],
+        stage=told["stage"],
+        best_seconds=told["best_seconds"],
+        measured_gap=told["measured_gap"],
+    )
+
+
+def _row(
+    name: str,
+    session: TuningSession,
+    budget: Budget,
+    wall: float,
+    found: Known,
+    known: Known,
+    timeline: tuple[Moment, ...],
+) -> Tuned:
+    plan = session.plan()
+    refinement = plan.refinement
+    failures: dict[str, int] = {}
+    for result in found.values():
+        if result["failure"]:
+            failures[result["failure"]] = failures.get(result["failure"], 0) + 1
+    used = {kernel.fingerprint for kernel in plan.kernels}
+    return Tuned(
+        model=name,
+        budget_seconds=budget.seconds,
+        wall_seconds=wall,
+        trials=session.progress()["trials"],
+        kernels_measured=len({result["kernel"] for result in found.values()}),
+        kernels_known=len(used & {result["kernel"] for result in known.values()}),
+        candidates=plan.partition.candidate_space.candidates,
+        kernels=len(plan.kernels),
+        measured_optimal=refinement is not None and refinement.measured_optimal,
+        measured_gap=None if refinement is None else refinement.measured_gap,
+        winner=session.winner,
+        partial_reason=session.partial_reason,
+        contended=sum(bool(result["contended"]) for result in found.values()),
+        failures=failures,
+        whole_seconds={
+            label: m.seconds for label, m in plan.whole.items() if not m.failure
+        },
+        timeline=timeline,
+    )
+
+
+def line(row: Tuned) -> str:
+    """One run as a line of a Markdown table."""
+    gap = "unknown" if row.measured_gap is None else f"{row.measured_gap:.1%}"
+    whole = ", ".join(f"{n} {s * 1e3:.2f}" for n, s in row.whole_seconds.items())
+    return (
+        f"| {row.model} | {row.budget_seconds:.0f} | {row.wall_seconds:.0f} "
+        f"| {row.trials} | {row.kernels_measured} | {row.kernels_known} "
+        f"| {row.candidates} | {gap} | {row.winner} | {whole} "
+        f"| {row.partial_reason or 'complete'} |"
+    )
+
+
+HEAD: Final = (
+    "| model | budget s | wall s | runs | kernels measured | known before | candidates "
+    "| measured gap | winner | whole plans, ms | ended |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def plot(rows: Sequence[Tuned]) -> str:
+    """The proved gap over the device time spent, one line for each run, as SVG."""
+    width, height, left, low = 720, 400, 60, 340
+    longest = max((m.seconds for row in rows for m in row.timeline), default=1.0) or 1.0
+
+    def place(moment: Moment) -> str:
+        gap = min(moment.measured_gap or 0.0, 1.0)
+        x = left + (width - left - 20) * moment.seconds / longest
+        return f"{x:.1f},{low - (low - 20) * gap:.1f}"
+
+    parts = []
+    for number, row in enumerate(rows):
+        known = [m for m in row.timeline if m.measured_gap is not None]
+        colour = f"hsl({360 * number // max(len(rows), 1)},70%,40%)"
+        points = " ".join(map(place, known))
+        title = f"{row.model}, {row.budget_seconds:.0f} s"
+        parts.append(
+            f'<polyline fill="none" stroke="{colour}" points="{points}"/>'
+            f'<text x="{left + 10}" y="{35 + 16 * number}" fill="{colour}">'
+            f"{title}</text>"
+        )
+    axes = "".join(
+        f'<text x="8" y="{low - (low - 20) * share + 4:.0f}">{share:.0%}</text>'
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="12">'
+        f'<path d="M{left},20 V{low} H{width - 20}" fill="none" stroke="black"/>{axes}'
+        f'<text x="{left}" y="{low + 20}">0 s</text>'
+        f'<text x="{width - 60}" y="{low + 20}">{longest:.0f} s</text>'
+        f'<text x="{left}" y="{low + 40}">measured gap over device time and solving'
+        f"</text>{''.join(parts)}</svg>\n"
+    )
+
+
+def shapes(text: str) -> dict[str, int]:
+    """Dimension sizes from `batch=1,seq=64`."""
+    pairs = (part.partition("=") for part in text.split(",") if part)
+    return {name: int(size) for name, _, size in pairs}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tune everything that was asked for, and print and write what was found."""
+    given = _parsed(arguments)
+    rows: list[Tuned] = []
+    saved: list[Json] = []
+    known: Known = {}
+    say(HEAD)
+    for path in given.models:
+        for seconds in given.budgets:
+            budget = Budget(seconds=seconds, trials=given.trials)
+            model = load(path.read_bytes(), shapes=shapes(given.shape))
+            row, known = tune(path.stem, model, given.device, budget, {})
+            rows.append(row)
+            say(line(row))
+            _write(given, rows, saved)
+    for path in given.after or ():
+        budget = Budget(seconds=max(given.budgets), trials=given.trials)
+        model = load(path.read_bytes(), shapes=shapes(given.shape))
+        alone, _ = tune(f"{path.stem}, alone", model, given.device, budget, {})
+        after, _ = tune(f"{path.stem}, after", model, given.device, budget, known)
+        rows += [alone, after]
+        for row in (alone, after):
+            say(line(row))
+        saved.append(_saving(path.stem, alone, after))
+        say(
+            f"\n{path.stem}: {saved[-1]['seconds']:.0f} s and {saved[-1]['trials']} "
+            "kernel runs saved by what was known"
+        )
+        _write(given, rows, saved)
+    return 0
+
+
+def _saving(name: str, alone: Tuned, after: Tuned) -> Json:
+    return {
+        "model": name,
+        "seconds": alone.wall_seconds - after.wall_seconds,
+        "trials": alone.trials - after.trials,
+        "kernels_known": after.kernels_known,
+        "kernels": after.kernels,
+    }
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL")
+    parser.add_argument("--after", type=Path, action="append")
+    parser.add_argument("--shape", default="")
+    parser.add_argument("--device", default="cpu", choices=["cpu"])
+    parser.add_argument("--budgets", type=_seconds, default=(60.0, 180.0, 600.0))
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path)
+    return parser.parse_args(arguments)
+
+
+def _seconds(text: str) -> tuple[float, ...]:
+    found = tuple(float(part) for part in text.split(","))
+    if not all(0 < seconds < math.inf for seconds in found):
+        raise ValueError(text)
+    return found
+
+
+def _write(given: argparse.Namespace, rows: Sequence[Tuned], saved: list[Json]) -> None:
+    """Write what there is so far: a benchmark that is stopped keeps its runs."""
+    if given.json is not None:
+        told = {
+            "schema": SCHEMA,
+            "device": given.device,
+            "processor": platform.processor() or platform.machine(),
+            "runs": [asdict(row) for row in rows],
+            "saved": saved,
+        }
+        given.json.write_text(json.dumps(told, indent=1) + "\n")
+    if given.plot is not None:
+        given.plot.write_text(plot(rows))
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
