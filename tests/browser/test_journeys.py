@@ -17,11 +17,11 @@ from service.store.jobs import EventDraft
 from tests.browser.conftest import Site, Watched
 from tests.browser.views import (
     AN_ARROW,
-    DEEP,
     DEEP_KEY,
     JOB,
     KEY,
     LOOKS,
+    RIVAL,
     RUNNING,
     SPARE_KEY,
 )
@@ -132,7 +132,7 @@ def test_runs_are_compared_in_one_drawing(watch: Watch) -> None:
     watched = watch(**LOOKS["light"])
     page = watched.open("/compare")
     page.check(f"#job-{JOB}")
-    page.check(f"#job-{DEEP}")
+    page.check(f"#job-{RIVAL}")
     page.click("button.primary")
     page.wait_for_selector("#runs[data-drawn]")
     page.click(".switch [data-axis=time]")
@@ -334,6 +334,24 @@ def test_what_is_shown_stands_in_the_address(watch: Watch) -> None:
     assert "x=knob%3Athreads" in page.url
     page.goto(page.url)
     assert page.input_value("select[name=x]") == "knob:threads"
+    page.goto(f"{watched.address}/jobs/{JOB}/analysis")
+    page.wait_for_selector("#parallel[data-drawn]")
+    page.locator("#parallel").scroll_into_view_if_needed()
+    box = page.locator("#parallel").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 40, box["y"] + 80)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 40, box["y"] + 160, steps=4)
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"keep=0%3A"))
+    page.goto(page.url)
+    page.wait_for_selector("#parallel[data-drawn]")
+    kept = page.evaluate(
+        """() => echarts.getInstanceByDom(document.getElementById("parallel"))
+          .getModel().getComponent("parallelAxis", 0).activeIntervals"""
+    )
+    low, high = page.url.partition("keep=0%3A")[2].split("%7E")
+    assert kept == [[pytest.approx(float(low)), pytest.approx(float(high))]]
     page.goto(f"{watched.address}/jobs/{JOB}?across=time")
     pressed = page.locator(".switch [data-axis=time]")
     expect(pressed).to_have_attribute("aria-pressed", "true")

@@ -26,6 +26,12 @@ from tests.browser.views import (
 VENDOR = Path(__file__).parent / "vendor"
 AXE = VENDOR / "axe-4.10.3.min.js"
 
+SAME_TEMPLATE = frozenset({"failed"})
+"""Views whose markup is another view's, so that axe-core has nothing new to see."""
+
+LONG = frozenset({"failed", "plan", "run", "trials", "tuned"})
+"""Views of many screens; their pictures show the first."""
+
 MAX_BYTES = 1_000_000
 MAX_BOXES = 300
 
@@ -71,10 +77,12 @@ def test_a_page_is_for_everybody(tab: Watched, artifacts: Path, name: str) -> No
     tab.open(PAGES[name])
     wait_for_drawings(page, name)
     assert is_within(page, 1280)
-    assert serious(page) == []
-    page.screenshot(path=artifacts / f"{name}-light.png", full_page=True)
+    page.screenshot(path=artifacts / f"{name}-light.png", full_page=name not in LONG)
+    if name not in SAME_TEMPLATE:
+        assert serious(page) == []
     page.emulate_media(color_scheme="dark")
-    assert serious(page, rules="color-contrast") == []
+    if name not in SAME_TEMPLATE:
+        assert serious(page, rules="color-contrast") == []
     page.screenshot(path=artifacts / f"{name}-dark.png")
 
 

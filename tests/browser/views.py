@@ -8,7 +8,7 @@ from typing import Any, Final
 from playwright.sync_api import Page
 
 KEY, DEEP_KEY, SPARE_KEY = "1" * 64, "4" * 64, "6" * 64
-JOB, FAILED, RUNNING, DEEP = (f"0000{name:0>8}" for name in "1234")
+JOB, FAILED, RUNNING, DEEP, RIVAL = (f"0000{name:0>8}" for name in "12346")
 
 
 def addresses(
@@ -47,7 +47,7 @@ def addresses(
 
 
 PAGES: Final = {
-    **addresses(key=KEY, job=JOB, kernel="k3", other=DEEP_KEY, rival=DEEP),
+    **addresses(key=KEY, job=JOB, kernel="k3", other=DEEP_KEY, rival=RIVAL),
     "failed": f"/jobs/{FAILED}",
 }
 DEEP_PAGES: Final = addresses(key=DEEP_KEY, job=DEEP, kernel="k7", other=KEY, rival=JOB)

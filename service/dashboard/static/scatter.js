@@ -93,16 +93,40 @@
       };
     };
 
+    // Ranges that were dragged along the axes stand in the address: `keep=1:2~5`.
+    const brush = (made) => {
+      const kept = new Map();
+      for (const part of (new URLSearchParams(location.search).get("keep") ?? "").split(";")) {
+        const [, at, from, to] = /^(\d+):([-\d.]+)~([-\d.]+)$/.exec(part) ?? [];
+        if (at) kept.set(Number(at), [Number(from), Number(to)]);
+      }
+      for (const [at, range] of kept)
+        made.dispatchAction({ type: "axisAreaSelect", parallelAxisIndex: at, intervals: [range] });
+      made.on("axisareaselected", (event) => {
+        const asked = { mainType: "parallelAxis", index: event.parallelAxisIndex, id: event.parallelAxisId };
+        const at = made.getModel().queryComponents(asked)[0].componentIndex;
+        const [range] = event.intervals ?? [];
+        if (range) kept.set(at, range);
+        else kept.delete(at);
+        const query = new URLSearchParams(location.search);
+        if (kept.size) query.set("keep", [...kept].map(([axis, [a, b]]) => `${axis}:${a.toFixed(3)}~${b.toFixed(3)}`).join(";"));
+        else query.delete("keep");
+        history.replaceState(null, "", `?${query}`);
+      });
+    };
+
     const start = async () => {
       const answer = await load(place);
       if (!answer) return;
       trials = answer.trials;
       const drawn = chart("scatter", options, (to) => { location.href = to; });
       // It depends on the kernel alone, and another kernel is another page.
-      if (document.getElementById("parallel")) chart("parallel", lines);
+      if (document.getElementById("parallel")) brush(chart("parallel", lines).made);
       form.addEventListener("change", (event) => {
         if (event.target.name === "kernel") return form.submit();
         const query = new URLSearchParams(new FormData(form));
+        const kept = new URLSearchParams(location.search).get("keep");
+        if (kept) query.set("keep", kept);
         history.replaceState(null, "", `?${query}`);
         drawn.draw();
       });
