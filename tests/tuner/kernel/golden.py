@@ -111,6 +111,13 @@ def _gemm_gelu_residual() -> Graph:
     return b.graph(b.op("add", y, b.input(250, 384)))
 
 
+def _gemm_bias_bf16() -> Graph:
+    b = Builder()
+    x, w = b.input(100, 128, dtype=DType.BF16), b.input(128, 192, dtype=DType.BF16)
+    y = b.op("add", b.op("matmul", x, w), b.input(192, dtype=DType.BF16))
+    return b.graph(b.op("relu", y))
+
+
 def _attention_scores() -> Graph:
     b = Builder()
     q, k = (b.input(2, 64, 4, 32, dtype=DType.F16) for _ in range(2))
@@ -151,6 +158,7 @@ GRAPHS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
         "conv_two_readers": _conv_two_readers,
         "depthwise": _depthwise,
         "embedding": _embedding,
+        "gemm_bias_bf16": _gemm_bias_bf16,
         "gemm_gelu_residual": _gemm_gelu_residual,
         "group_norm_silu": lambda: group_norm_silu(2, 32, 16, 8),
         "heads": _heads,

@@ -14,7 +14,7 @@ from cost_model.catalog import find
 from cost_model.roofline import lower_bound, predict
 from cost_model.work import Pipe
 from tests.tuner.kernel import cuda_on_cpu
-from tests.tuner.kernel.builder import Builder, conv, gelu
+from tests.tuner.kernel.builder import Builder, conv
 from tests.tuner.kernel.random_contractions import random_contraction
 from tests.tuner.kernel.running import complaint, random_feeds, run
 from tuner.ir.types import DType
@@ -63,7 +63,7 @@ def product(
             perm=(*range(len(right) - 2), len(right) - 1, len(right) - 2),
         )
     made = b.op("matmul", b.input(*left, dtype=dtype), y)
-    return b.graph(gelu(b, b.op("add", made, b.input(1, dtype=dtype))))
+    return b.graph(b.op("relu", b.op("add", made, b.input(1, dtype=dtype))))
 
 
 def convolution(dtype: DType) -> Graph:
@@ -132,6 +132,11 @@ CASES = (
         name="batches, deep tiles",
         graph=product((3, 20, 72), (3, 72, 24)),
         schedule=tensor_schedule(threads=32, depth=64),
+    ),
+    Case(
+        name="eight columns at once, tails of terms",
+        graph=product((33, 40), (40, 72), BF16),
+        schedule=tensor_schedule(columns=2),
     ),
     Case(
         name="convolution",
@@ -218,7 +223,7 @@ def test_every_shape_of_tile_compiles(architecture: str) -> None:
     for dtype, seed in ((F16, 0), (BF16, 1)):
         nest = lower(product((250, 160), (160, 190), dtype))
         legal = [s for s in space(nest, device) if s["tensor"]]
-        drawn = [default(nest, device), *Random(seed).sample(legal, 4)]
+        drawn = [default(nest, device), *Random(seed).sample(legal, 2)]
         for schedule in drawn:
             source = render(nest, schedule, CUDA)
             assert f"mma_{dtype}" in source.text
@@ -229,7 +234,7 @@ def test_every_shape_of_tile_compiles(architecture: str) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("size", [64, 1000, 4096])
+@pytest.mark.parametrize("size", [64, 4096])
 def test_the_default_schedule_does_not_spill(size: int) -> None:
     """At any size, on any architecture with the instruction."""
     for architecture in ARCHITECTURES:

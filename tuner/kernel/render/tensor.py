@@ -58,8 +58,16 @@ class TensorText(TileText):
 
     def _stage(self, operand: Operand, name: str) -> None:
         """All threads bring one factor's elements, a row of terms for each point."""
-        if self._is_side_by_side(operand):
-            self._stage_wide(operand, name)
+        group = self.group
+        axis = group.rows if name == "left" else group.inner
+        points = group.row_points if name == "left" else group.inner_points
+        depth = self.block.depth
+        if depth % WIDE == 0 and self._follow(
+            operand, group.serial, group.serial_points
+        ):
+            self._stage_eight(operand, name, (WIDE, 1))
+        elif self._follow(operand, axis, points):
+            self._stage_eight(operand, name, (1, WIDE))
         else:
             super()._stage(operand, name)
 
@@ -88,36 +96,46 @@ class TensorText(TileText):
         )
         return f"{self._test(what.guards, 0)} ? {text} : 0" if what.guards else text
 
-    def _is_side_by_side(self, operand: Operand) -> bool:
-        """Whether eight terms of a factor begin at 16 bytes and follow each other."""
-        group = self.group
-        what = group.values[operand.value].what
+    def _follow(self, operand: Operand, loops: tuple[int, ...], points: int) -> bool:
+        """Whether eight neighbours along loops begin at 16 bytes and lie in a row."""
+        what = self.group.values[operand.value].what
         assert isinstance(what, Load)
-        if what.guards or group.serial_points % WIDE or self.block.depth % WIDE:
+        if what.guards or points % WIDE:
             return False
-        along = runs(group.atoms, what.index, group.serial)
+        along = runs(self.group.atoms, what.index, loops)
         if len(along) != 1 or along[0].coefficient != 1 or along[0].below != 1:
             return False
-        serial = set(group.serial)
-        rest = [c for atom, c in what.index.terms if atom not in serial]
+        inside = set(loops)
+        rest = [c for atom, c in what.index.terms if atom not in inside]
         return all(c % WIDE == 0 for c in (*rest, what.index.constant))
 
-    def _stage_wide(self, operand: Operand, name: str) -> None:
-        is_left = name == "left"
+    def _stage_eight(self, operand: Operand, name: str, taken: tuple[int, int]) -> None:
+        """A thread takes eight terms of a point, or one term of eight points.
+
+        Neighbouring threads take neighbouring terms either way, so that what they
+        write on chip lies side by side.
+        """
+        is_left, (terms, across) = name == "left", taken
         extent = self.block.height if is_left else self.block.tile
-        threads, depth = self.block.lanes * self.block.teams, self.block.depth
-        pieces = depth // WIDE
-        steps = min(extent * pieces // threads, _UNROLLED_LOADS)
-        self._loop_steps(extent * pieces, threads, steps)
-        self.lines.add(f"const int z = s % {pieces} * {WIDE};")
-        self.lines.add(f"const int e = s / {pieces};")
+        threads, pieces = self.block.lanes * self.block.teams, self.block.depth // terms
+        count = extent // across * pieces
+        self._loop_steps(count, threads, min(count // threads, _UNROLLED_LOADS))
+        self.lines.add(f"const int z = {_times(f's % {pieces}', terms)};")
+        self.lines.add(f"const int e = {_times(f's / {pieces}', across)};")
         axis, first = ("i", "row0") if is_left else ("p", "column0")
         self._declare(axis, f"{first} + e")
         self._declare("r", "base + z")
         points = self.group.row_points if is_left else self.group.inner_points
-        tests = self._tests(axis, points % extent, points)
+        self._load_eight(operand, self._tests(axis, points % extent, points))
+        if terms == WIDE:
+            place = f"*({self.dialect.wide_word}*)({name} + e * {self.stride} + z)"
+            self.lines.add(f"{place} = staged;")
+        else:
+            self._scatter(name)
+        self.lines.close()
+
+    def _load_eight(self, operand: Operand, tests: Sequence[str]) -> None:
         word = self.dialect.wide_word
-        place = f"*({word}*)({name} + e * {self.stride} + z)"
         self.lines.add(f"{word} staged = {{0, 0, 0, 0}};")
         self._values(number for number in operand.staged if number != operand.value)
         what = self.group.values[operand.value].what
@@ -125,7 +143,13 @@ class TensorText(TileText):
         source = f"{self.names[what.tensor]} + {self._index(what.index, 0)}"
         test = f"if ({' && '.join(tests)}) " if tests else ""
         self.lines.add(f"{test}staged = *(const {word}*)({source});")
-        self.lines.add(f"{place} = staged;")
+
+    def _scatter(self, name: str) -> None:
+        """Eight neighbours go into eight rows of terms."""
+        element = self.dialect.storage[self.kind].type
+        self.lines.add(f"const {element}* each = (const {element}*)&staged;")
+        self._loop_over("n", WIDE)
+        self.lines.add(f"{name}[(e + n) * {self.stride} + z] = each[n];")
         self.lines.close()
 
     # Products
@@ -177,3 +201,7 @@ class TensorText(TileText):
         halves = ROWS // GROUPS
         number = f"y % {halves} * {PAIR} + x % {PAIR}"
         return f"sums[y / {halves}][x / {PAIR}][{number}]"
+
+
+def _times(text: str, factor: int) -> str:
+    return text if factor == 1 else f"{text} * {factor}"
