@@ -79,6 +79,7 @@ class KernelTimes:
         self.cycles = [self._cycles(i) for i in range(len(view.nodes))]
         self._times: dict[tuple[int, int], float] = {}
         self._turning = self._transposes()
+        self._repeating = self._broadcasts()
 
     def seconds(self, mask: int, outputs: int) -> float:
         """Time of one kernel, with its launch."""
@@ -107,19 +108,18 @@ class KernelTimes:
 
         What comes behind a reduction is computed once a row.
         """
-        view = self.view
-        rows = 0
-        for i in bits(mask):
-            if view.before[i] & rows or view.patterns[i] is Pattern.REDUCTION:
+        view, inside = self.view, list(bits(mask))
+        if len(inside) == 1 or not mask & self._repeating:
+            return {i: self.walked[i] for i in inside}
+        rows = mask & view.masks[Pattern.REDUCTION]
+        for i in inside if rows else ():
+            if view.before[i] & rows:
                 rows |= 1 << i
         found: dict[int, int] = {}
-        for i in reversed(list(bits(mask))):
-            count = self.walked[i]
-            if not rows >> i & 1:
-                for k in bits(view.after[i] & mask):
-                    if view.patterns[k] is Pattern.ELEMENTWISE:
-                        count = max(count, found[k])
-            found[i] = count
+        for i in reversed(inside):
+            repeating = view.after[i] & mask & view.masks[Pattern.ELEMENTWISE]
+            counts = [found[k] for k in bits(repeating)] if not rows >> i & 1 else []
+            found[i] = max(self.walked[i], *counts, 0)
         return found
 
     def _read_bytes(self, mask: int) -> float:
@@ -151,6 +151,14 @@ class KernelTimes:
 
     def _waste(self, name: str) -> float:
         return SECTOR_BYTES / self.view.graph.types[name].dtype.bytes
+
+    def _broadcasts(self) -> int:
+        """Element-wise nodes that compute more elements than some operand has."""
+        view, types, found = self.view, self.view.graph.types, 0
+        for i in bits(view.masks[Pattern.ELEMENTWISE]):
+            if any(types[n].elements < self.elements[i] for n in view.nodes[i].inputs):
+                found |= 1 << i
+        return found
 
     def _transposes(self) -> int:
         """Transposes that move the innermost axis: behind them reads are scattered."""

@@ -69,7 +69,12 @@ class _Fits:
 
     def __init__(self, kernels: Kernels) -> None:
         self.kernels = kernels
-        self.view = kernels.view
+        self.view = view = kernels.view
+        self.reducing = sum(
+            1 << i
+            for i in bits(view.masks[Pattern.REDUCTION])
+            if row_length(view.graph, view.nodes[i]) >= SMALL_REDUCTION
+        )
 
     def fits(self, mask: int, writes: int) -> bool:
         """Whether a kernel is legal for us and within XLA's walls."""
@@ -83,13 +88,7 @@ class _Fits:
 
     def reductions(self, k: int) -> list[int]:
         """Reductions of a kernel that are more than a short loop."""
-        view = self.view
-        reducing = self.kernels.masks[k] & view.masks[Pattern.REDUCTION]
-        return [
-            i
-            for i in bits(reducing)
-            if row_length(view.graph, view.nodes[i]) >= SMALL_REDUCTION
-        ]
+        return list(bits(self.kernels.masks[k] & self.reducing))
 
 
 class _PriorityFusion(_Fits):
