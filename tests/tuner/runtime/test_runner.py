@@ -188,7 +188,7 @@ def test_three_deaths_in_a_row_make_a_device_unhealthy(
 ) -> None:
     """No canary sings in a child that ends at once; the third child is the last."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(DeviceUnavailable, match="unhealthy.*exit code 1"):
+    with pytest.raises(DeviceUnavailable, match=r"unhealthy.*exit code 1"):
         Runner("null").__enter__()
 
 
