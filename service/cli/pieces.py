@@ -67,6 +67,16 @@ def plan(ranged: Ranged, *, time_limit_seconds: float) -> Piecewise:
     return found
 
 
+def in_names(found: Piecewise) -> dict[str, Any]:
+    """The piecewise plan with its plans in the model's own names."""
+    told = found.as_json
+    buckets = [
+        {**bucket, "plan": document.joined(bucket["plan"], names)}
+        for bucket, names in zip(told["buckets"], found.names_of, strict=True)
+    ]
+    return {**told, "buckets": buckets}
+
+
 def show(found: Piecewise, *, groups: bool) -> None:
     """Print the buckets, one a line."""
     told = found.as_json

@@ -90,7 +90,7 @@ def plan(
         asked = pieces.Ranged(model, target, fixed, ranges, given, rules or ())
         found = pieces.plan(asked, time_limit_seconds=time_limit)
         if as_json:
-            output.emit(found.as_json)
+            output.emit(pieces.in_names(found))
         else:
             pieces.show(found, groups=groups)
         return

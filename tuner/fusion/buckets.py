@@ -120,6 +120,7 @@ def piecewise(
         right = (*worst.low[:axis], last + 1, *worst.low[axis + 1 :])
         boxes.append(search.judged(worst.low, left))
         boxes.append(search.judged(right, worst.high))
+    boxes = _merged(boxes)
     return Pieces(
         buckets=tuple(sorted(boxes, key=lambda box: box.low)),
         margin=margin,
@@ -216,6 +217,46 @@ class _Search:
             else:
                 fails = middle
         return min(fits, fails) if abs(fits - fails) == 1 else (fits + fails) // 2
+
+
+def _merged(boxes: Sequence[Bucket]) -> list[Bucket]:
+    """Boxes with one partition side by side, as one box where they make one."""
+    found = sorted(boxes, key=lambda box: box.low)
+    again = True
+    while again:
+        again = False
+        for a, b in itertools.combinations(found, 2):
+            both = _joined(a, b)
+            if both is not None:
+                found = [box for box in found if box not in (a, b)]
+                found = sorted([*found, both], key=lambda box: box.low)
+                again = True
+                break
+    return found
+
+
+def _joined(a: Bucket, b: Bucket) -> Bucket | None:
+    """Two boxes as one, if they have one partition and differ along one dimension."""
+    apart = [
+        axis
+        for axis, ends in enumerate(zip(a.low, a.high, b.low, b.high, strict=True))
+        if ends[:2] != ends[2:]
+    ]
+    if a.partition != b.partition or len(apart) != 1:
+        return None
+    (axis,) = apart
+    first, second = sorted((a, b), key=lambda box: box.low[axis])
+    if first.high[axis] + 1 != second.low[axis]:
+        return None
+    best = max((a, b), key=lambda box: box.points)
+    return Bucket(
+        low=first.low,
+        high=second.high,
+        partition=a.partition,
+        at=best.at,
+        loss=max(a.loss, b.loss),
+        points=a.points + b.points,
+    )
 
 
 def _weight(box: Bucket) -> float:

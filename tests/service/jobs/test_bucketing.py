@@ -204,6 +204,8 @@ def test_a_lookup_with_sizes_finds_the_bucket(
     words = ("--shape", "rows=1..4096,columns=64", "-t", "ideal", "--json")
     planned = fuseplan("plan", model, *words)
     assert planned.code == 0, planned.err
+    first = planned.json["buckets"][0]["plan"]["kernels"][0]
+    assert set(first["nodes"]) <= {"exp", "tanh", "total", "div"}
     for rows in (1, 100, 4000):
         shape = ("--shape", f"rows={rows},columns=64", "-t", "ideal", "--json")
         found = fuseplan("lookup", model, *shape).json

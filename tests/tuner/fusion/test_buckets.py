@@ -141,3 +141,21 @@ def test_out_of_time_gives_what_there_is() -> None:
         )
         assert all(bucket.points for bucket in pieces.buckets)
         _covers(pieces, (1,), (4096,), most)
+
+
+def test_neighbours_with_one_partition_are_one_bucket() -> None:
+    """A strip that another partition cuts out leaves no seam elsewhere."""
+
+    class Corner:
+        def best(self, point: Point) -> Hashable:
+            return point[0] > 50 and point[1] > 50
+
+        def loss(self, partition: Hashable, point: Point) -> float:
+            return 0.0 if partition == self.best(point) else 1.0
+
+    pieces = piecewise((1, 1), (100, 100), Corner())
+    assert pieces.complete
+    _covers(pieces, (1, 1), (100, 100), 1)
+    assert len(pieces.buckets) == 3
+    assert pieces.breakpoints(0) in ((), (51,))
+    assert pieces.breakpoints(1) in ((), (51,))
