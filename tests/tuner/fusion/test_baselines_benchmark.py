@@ -1,0 +1,76 @@
+"""The benchmark that sets plans beside other strategies and the real TVM."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import baselines
+from benchmarks.tvm_groups import kind
+
+
+def test_a_row_has_every_strategy(patterns_dir: Path) -> None:
+    """Our plan is no dearer than any, and its groups are counted by kind."""
+    row = baselines.row(patterns_dir / "gemm_bias_gelu_residual.onnx", "sm_90")
+    assert set(row.strategies) == set(baselines.STRATEGIES)
+    ours = row.strategies["ours"]
+    least = min(found.seconds for found in row.strategies.values())
+    assert ours.seconds <= least * (1 + 1e-3)
+    assert sum(row.rule_groups.values()) == row.strategies["tvm"].kernels
+    assert row.rule_groups["anchors"] == 1
+    table = "\n".join(baselines.strategy_table([row]))
+    assert "ours / unfused / tvm / xla / inductor" in table
+    assert f"| {row.model} | {ours.kernels} / " in table
+
+
+def test_differences_add_up() -> None:
+    """What TVM alone counts, and the rest by kind, make the whole difference."""
+    found = {
+        "views": {"reshape": 3},
+        "weights": {"transpose": 2},
+        "layers": {"softmax": 4, "batch_norm": 5},
+        "other": {"matmul+add": 6, "shape_of": 1, "reshape+add": 7, "sum": 1},
+    }
+    ours = {"anchors": 6, "reductions": 4, "element-wise": 5}
+    told = baselines.differences(ours, found)
+    assert told == (
+        "3 reshapes alone, which we do not count as kernels; "
+        "2 on weights alone, which we run at load; "
+        "1 on shapes, which we work out at import; "
+        "5 batch norms, which we fold into the convolutions; "
+        "+1 reductions (of TVM's: 4 softmax, 1 sum); "
+        "+2 element-wise (of TVM's: 7 reshape+add)"
+    )
+    counted = sum(sum(counts.values()) for counts in found.values())
+    assert counted == sum(ours.values()) + 3 + 2 + 1 + 5 + 1 + 2
+
+
+@pytest.mark.parametrize(
+    ("called", "is_fixed", "expected"),
+    [
+        (["transpose"], True, "weights"),
+        (["reshape"], False, "views"),
+        (["softmax", "where"], False, "layers"),
+        (["matmul", "add"], False, "other"),
+    ],
+)
+def test_tvms_calls_are_sorted(
+    called: list[str], *, is_fixed: bool, expected: str
+) -> None:
+    """Work on weights first, then views, whole layers, and all else."""
+    assert kind(called, is_fixed=is_fixed) == expected
+
+
+def test_an_interpreter_without_tvm_is_told(tmp_path: Path) -> None:
+    """The message names the interpreter and what it lacks."""
+    path = tmp_path / "absent.onnx"
+    with pytest.raises(SystemExit, match="apache-tvm"):
+        baselines.real_groups(sys.executable, [path])
+
+
+def test_a_folder_without_models_is_told(tmp_path: Path) -> None:
+    """Nothing to plan is an error, not an empty table."""
+    with pytest.raises(SystemExit, match="no ONNX files"):
+        baselines.main([str(tmp_path)])
