@@ -206,6 +206,10 @@ def test_a_lookup_with_sizes_finds_the_bucket(
     assert planned.code == 0, planned.err
     first = planned.json["buckets"][0]["plan"]["kernels"][0]
     assert set(first["nodes"]) <= {"exp", "tanh", "total", "div"}
+    text = fuseplan("plan", model, *words[:4], "--groups").out
+    assert "breakpoints  rows: " in text
+    assert text.count("largest loss") == len(planned.json["buckets"])
+    assert "  k0: exp, tanh" in text
     for rows in (1, 100, 4000):
         shape = ("--shape", f"rows={rows},columns=64", "-t", "ideal", "--json")
         found = fuseplan("lookup", model, *shape).json

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -322,3 +324,22 @@ def test_deep_nesting_is_told() -> None:
         changed = RULES.replace('"-x"', f'"{text}"')
         with pytest.raises(InvalidOption, match=r"r\.toml:16"):
             read_rules(changed, "r.toml")
+
+
+def test_damaged_rule_files_are_told_or_read() -> None:
+    """Random edits give rules or an error that says where; never anything else."""
+    rng = random.Random(1)
+    letters = "abx0 1.-+*/()[]{}=,\"'\n#_:<>é\x00"
+    told = 0
+    for _ in range(3000 if os.environ.get("FUSEPLAN_SOAK") else 300):
+        text = list(RULES)
+        for _ in range(rng.randint(1, 3)):
+            place = rng.randrange(len(text))
+            text[place : place + rng.randint(0, 2)] = rng.choice(letters)
+        try:
+            read_rules("".join(text), "r.toml", targets={"sm_75"})
+        except InvalidOption as error:
+            told += 1
+            assert error.where.startswith("r.toml")
+            assert error.hint
+    assert told
