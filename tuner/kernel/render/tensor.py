@@ -20,6 +20,8 @@ WIDE: Final = 8
 """Neighbours that a thread stages at once where they lie side by side."""
 _UNROLLED_LOADS: Final = 4
 """Such loads that a thread may have under way."""
+_UNROLLED_ELEMENTS: Final = 8
+"""The same where they do not lie side by side."""
 
 
 class TensorText(TileText):
@@ -70,6 +72,10 @@ class TensorText(TileText):
             self._stage_eight(operand, name, (1, WIDE))
         else:
             super()._stage(operand, name)
+
+    def _most_loads(self, operand: Operand) -> int:
+        """Elements one by one: each takes an address of 64 bits, and conditions."""
+        return min(super()._most_loads(operand), _UNROLLED_ELEMENTS)
 
     def _place_of(self, name: str, extent: int) -> str:
         del extent
