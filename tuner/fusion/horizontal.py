@@ -1,4 +1,4 @@
-"""Independent kernels side by side in one launch, where that is cheaper."""
+"""Kernels joined after the proof: side by side, or with the one they wait for."""
 
 from __future__ import annotations
 
@@ -30,10 +30,27 @@ def join_side_by_side(
 ) -> list[Priced]:
     """Join generated kernels that do not depend on each other, first come first served.
 
-    The result never costs more than what was given. It is an improvement of a solved
-    partition, not a part of the proof: whether another grouping would be cheaper still
-    is not asked.
+    A kernel also joins one that it waits for: that pays where the one serves several
+    which run side by side now. Kernels that joined may join others in turn, until no
+    pair that is tried costs less together. The result never costs more than what was
+    given. It is an improvement of a solved partition, not a part of the proof: whether
+    another grouping would be cheaper still is not asked.
     """
+    kernels = list(chosen)
+    count = len(kernels) + 1
+    while len(kernels) < count and not out_of_time():
+        count = len(kernels)
+        kernels = _joined_once(rules, price, kernels, pins, out_of_time)
+    return kernels
+
+
+def _joined_once(
+    rules: Rules,
+    price: Callable[[Candidate], Priced],
+    chosen: Sequence[Priced],
+    pins: Pins,
+    out_of_time: Callable[[], bool],
+) -> list[Priced]:
     needs = [kernel.candidate.needs for kernel in chosen]
     order, stuck = runnable_order(needs, [k.candidate.outputs for k in chosen])
     groups = _Groups(rules, price, pins, [chosen[k] for k in order])
@@ -50,6 +67,7 @@ class _Groups:
 
     Attributes:
         above, below: mask of the kernels that each waits for and keeps waiting.
+        readers: mask of the kernels that read each tensor.
         placed: mask of those that others may join.
     """
 
@@ -67,9 +85,11 @@ class _Groups:
         self.above = [0] * len(kernels)
         self.below = [0] * len(kernels)
         self.placed = 0
+        self.readers: dict[int, int] = {}
         writers: dict[int, int] = {}
         for k, kernel in enumerate(kernels):
             for j in bits(kernel.candidate.needs):
+                self.readers[j] = self.readers.get(j, 0) | 1 << k
                 if j in writers:
                     self.above[k] |= self.above[writers[j]] | 1 << writers[j]
             for j in bits(kernel.candidate.outputs):
@@ -89,7 +109,7 @@ class _Groups:
         for g in self._partners(k):
             group = self.kernels[g]
             assert group is not None
-            union = self._union(group, kernel)
+            union = self._union(g, k)
             if union is None:
                 continue
             apart = group.seconds + kernel.seconds
@@ -102,31 +122,59 @@ class _Groups:
             self.placed |= 1 << k
         else:
             self._tie(at, k)
+            self._move_readers(at, k)
 
     def _partners(self, k: int) -> list[int]:
-        """The latest groups that a kernel neither waits for nor keeps waiting."""
+        """Groups that a kernel may join without a ring, latest first.
+
+        Some of those that it neither waits for nor keeps waiting, and those that it
+        waits for with no other kernel in between.
+        """
         free = self.placed & ~self.above[k] & ~self.below[k]
         found: list[int] = []
         while free and len(found) < PARTNERS:
             found.append(free.bit_length() - 1)
             free ^= 1 << found[-1]
-        return found
+        first = self.placed & self.above[k]
+        nearest = [g for g in bits(first) if not self.below[g] & self.above[k]]
+        return found + nearest[::-1]
 
     def _tie(self, at: int, k: int) -> None:
         """From now on two kernels wait, and are waited for, together."""
         both = 1 << at | 1 << k
-        above = self.above[at] | self.above[k]
-        below = self.below[at] | self.below[k]
+        above = (self.above[at] | self.above[k]) & ~both
+        below = (self.below[at] | self.below[k]) & ~both
         for x in bits(above | both):
             self.below[x] |= below if both >> x & 1 else below | both
         for x in bits(below | both):
             self.above[x] |= above if both >> x & 1 else above | both
 
-    def _union(self, first: Priced, second: Priced) -> Candidate | None:
+    def _move_readers(self, at: int, k: int) -> None:
+        """What one of two kernels read, the one that holds both may read now."""
+        kernel, both = self.kernels[at], 1 << at | 1 << k
+        assert kernel is not None
+        for j, readers in self.readers.items():
+            if readers & both:
+                needs = kernel.candidate.needs >> j & 1
+                self.readers[j] = readers & ~both | needs << at
+
+    def _union(self, g: int, k: int) -> Candidate | None:
+        """One kernel of two that writes what others read or the graph delivers."""
+        first, second = self.kernels[g], self.kernels[k]
+        assert first is not None
+        assert second is not None
         a, b = first.candidate, second.candidate
-        mask, outputs = a.mask | b.mask, a.outputs | b.outputs
+        view, others = self.rules.view, ~(1 << g | 1 << k)
+        passed = (a.outputs & b.needs) | (b.outputs & a.needs)
+        idle = sum(
+            1 << j
+            for j in bits(passed & ~view.delivered)
+            if not self.readers.get(j, 0) & others
+        )
+        outputs = (a.outputs | b.outputs) & ~idle
+        mask = view.trimmed(a.mask | b.mask, outputs)
         family = self.rules.judge(mask, outputs)
         if isinstance(family, Refusal) or not self.pins.allow(mask, outputs):
             return None
-        needs = self.rules.view.needs(mask)
+        needs = view.needs(mask)
         return Candidate(mask=mask, outputs=outputs, needs=needs, family=family)

@@ -31,7 +31,9 @@ Clock = Callable[[], float]
 
 NO_WALL: Final = 1 << 30
 """What a candidate space reports as `max_nodes` when no wall stands."""
-JOINED_AFTERWARDS: Final = "independent kernels are joined after the proof"
+JOINED_AFTERWARDS: Final = (
+    "kernels that are cheaper in pairs are joined after the proof"
+)
 """Said of every space: such groups can only cost less than what the bound is about."""
 WRITTEN_FIRST: Final = "a tensor in a ring is read after every kernel that writes it"
 """Said of every space: what `put_in_order` adds where kernels wait for each other."""
