@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,22 @@ def test_every_metric_is_explained(shared: TestClient) -> None:
     assert given == set(re.findall(r"^\| `(fuseplan_\w+)`", text, flags=re.MULTILINE))
 
 
+def test_the_dashboard_for_operators_shows_every_metric(shared: TestClient) -> None:
+    """Each panel asks for metrics that the service gives, and none is left out."""
+    shared.get(f"/v1/plans/{'0' * 64}")
+    lines = shared.get("/metrics").text.splitlines()
+    given = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    given = {name for name in given if not name.endswith("_created")}
+    panels = json.loads((DOCS / "grafana.json").read_text())["panels"]
+    asked = {
+        name.removesuffix("_bucket")
+        for panel in panels
+        for target in panel["targets"]
+        for name in re.findall(r"fuseplan_\w+", target["expr"])
+    }
+    assert asked == given
+
+
 def test_every_route_of_the_page_exists(shared: TestClient) -> None:
     """What the page about HTTP names can be asked."""
     paths = set(shared.get("/openapi.json").json()["paths"]) | {"/openapi.json"}
@@ -94,7 +111,10 @@ def test_every_body_has_an_example(shared: TestClient) -> None:
             assert operation["summary"]
 
 
-@pytest.mark.parametrize("page", ["api.md", "errors.md", "operations.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["api.md", "compatibility.md", "errors.md", "operations.md", "threats.md"],
+)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     """A page that is named exists."""
     text = (DOCS / page).read_text()
