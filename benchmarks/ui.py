@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import statistics
 import subprocess
@@ -27,10 +26,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-from playwright.sync_api import Page, sync_playwright
 
 from service.store import connect, upgrade
-from tests.browser.conftest import FLAGS, NAMES
+from tests.browser.driving import Page, chromium
 from tests.browser.views import DEEP_PAGES, DRAWINGS, SENT, wait_for_drawings
 from tests.service.dashboard.samples import store_earlier_plan, store_job
 
@@ -141,17 +139,11 @@ def _wait(address: str) -> None:
 
 def measure(address: str, repeats: int) -> list[dict[str, Any]]:
     """One row a view."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        sys.exit("no Chromium on this machine: apt-get install chromium")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=list(FLAGS))
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(f"{address}{DEEP_PAGES['run']}")
         wait_for_drawings(page, "run")
-        rows = [_row(page, address, name, repeats) for name in DEEP_PAGES]
-        browser.close()
-    return rows
+        return [_row(page, address, name, repeats) for name in DEEP_PAGES]
 
 
 def _row(page: Page, address: str, name: str, repeats: int) -> dict[str, Any]:

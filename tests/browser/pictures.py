@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import shutil
 import struct
 import sys
 import time
@@ -23,10 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-from playwright.sync_api import Browser, Page, sync_playwright
 
 from service.cli.demo import MODEL, example_model, serving
-from tests.browser.conftest import FLAGS, NAMES
+from tests.browser.driving import Browser, Page, chromium
 from tests.browser.views import AN_ARROW, addresses, wait_for_drawings
 
 LOOKS: Final = {
@@ -175,15 +173,11 @@ def _tune(http: httpx.Client, budget_seconds: float, options: str) -> None:
 
 def main(address: str, folder: Path) -> None:
     """Take every picture of the oldest tuned job of a service."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        sys.exit("no Chromium on this machine: apt-get install chromium")
     folder.mkdir(parents=True, exist_ok=True)
     with httpx.Client(base_url=address, timeout=60.0) as http:
         places, run, at = _places(http)
     sizes = []
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=list(FLAGS))
+    with chromium() as browser:
         camera = Camera(browser, folder)
         for look, options in LOOKS.items():
             for name, path in places.items():
@@ -191,7 +185,6 @@ def main(address: str, folder: Path) -> None:
                 sizes.append(camera.take(f"{name}{look}", page.screenshot()))
                 page.context.close()
         sizes += _close_ups(camera, address + run, at)
-        browser.close()
     sys.stdout.write(f"{len(sizes)} pictures, {sum(sizes) / 1e6:.1f} MB in {folder}\n")
 
 
