@@ -35,8 +35,15 @@ WORKING_REGISTERS: Final = 32
 KEPT_STACK_BYTES: Final = 1 << 14
 """Most bytes that a CPU work-item keeps between passes: a lane's share of L2."""
 _BLOCKS_PER_CORE: Final = 8
+_ROW_BLOCKS_PER_CORE: Final = 4
 LINE_ELEMENTS: Final = 16
 """Elements of four bytes in a cache line."""
+RAGGED_LANES: Final = 64
+"""Lanes along inner loops whose points do not fill vectors."""
+RAGGED_ITEMS: Final = 64
+"""Most steps that these lanes take."""
+ROW_REPEATS: Final = 8
+"""Most rows that a team of a CPU takes by default, one after the other."""
 LONG_TEAM: Final = 2048
 """Rows that could use more lanes than this get the largest blocks."""
 _WIDEST_BYTES: Final = 16
@@ -135,6 +142,10 @@ def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
     if _is_cpu(device):
         if any(_is_strided(group) for group in nest.groups):
             return Schedule.of(threads=256, vector=1, items=1, repeat=LINE_ELEMENTS)
+        ragged = max((g.inner_points for g in nest.groups if _is_ragged(g)), default=0)
+        if ragged:
+            items = min(divided(ragged, RAGGED_LANES), RAGGED_ITEMS)
+            return Schedule.of(threads=RAGGED_LANES, vector=1, items=items, repeat=1)
         is_large = points >= 1024 * _BLOCKS_PER_CORE * device.multiprocessors
         threads = 1024 if is_large else 256
         return Schedule.of(threads=threads, vector=1, items=1, repeat=1)
@@ -143,6 +154,16 @@ def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
     while vector > 1 and points < vector * threads * device.multiprocessors:
         vector //= 2
     return Schedule.of(threads=threads, vector=vector, items=1, repeat=1)
+
+
+def _is_ragged(group: Group) -> bool:
+    """Whether wide blocks would have many lanes beyond the end of the inner loops.
+
+    Few lanes then take many steps, of which the last alone is partial.
+    """
+    points = group.inner_points
+    fits = RAGGED_LANES < points <= RAGGED_LANES * RAGGED_ITEMS
+    return fits and points % LINE_ELEMENTS != 0
 
 
 def _is_strided(group: Group) -> bool:
@@ -161,8 +182,10 @@ def _is_strided(group: Group) -> bool:
 
 def _pointwise_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
     if _is_cpu(device):
+        ragged = any(map(_is_ragged, nest.groups))
+        steps = (1, 4, 16, RAGGED_ITEMS) if ragged else (1, 4, 16)
         grid: Iterable[tuple[int, ...]] = itertools.product(
-            (16, 64, 256, 1024), (1,), (1, 4, 16), (1, 4, 16)
+            (16, 64, 256, 1024), (1,), steps, (1, 4, 16)
         )
     else:
         grid = itertools.product(
@@ -196,11 +219,15 @@ def _default_row(nest: LoopNest, device: Device) -> Schedule:
         lanes = device.subgroup_threads
         values = group.serial_points * divided(group.inner_points, lanes)
         persistent = _can_keep(group, values, device, 4 * lanes)
+        repeat = ROW_REPEATS
+        wanted = 4 * repeat * _ROW_BLOCKS_PER_CORE * device.multiprocessors
+        while repeat > 1 and group.outer_points < wanted:
+            repeat, wanted = repeat // 2, wanted // 2
         return Schedule.of(
             threads=4 * lanes,
             lanes=lanes,
             vector=1,
-            repeat=1,
+            repeat=repeat,
             persistent=int(persistent),
             unroll=1,
         )

@@ -32,47 +32,49 @@ __kernel void fused(__global const half* restrict in0, __global const half* rest
     const int team = get_local_id(1);
     const int block = (int)get_group_id(0);
     const int part = block;
-    const int q = part * 4 + team;
-    float k2[48];
-    float k6[48];
-    float a0 = 0.0f;
-    #pragma unroll 48
-    for (int item = 0; item < 48; item++) {
-        const int p = lane + item * 16;
-        const float v0 = vload_half(q * 768 + p, in0);
-        const float v1 = vload_half(q * 768 + p, in1);
-        const float v2 = v0 + v1;
-        a0 = v2 + a0;
-        k2[item] = v2;
-        vstore_half(v2, q * 768 + p, out0);
-    }
-    a0 = lanes_reduce_sum_f32(a0, lane, team, shared_f32);
-    const float v3 = a0;
-    const float v5 = v3 / 768.0f;
-    float a1 = 0.0f;
-    #pragma unroll 48
-    for (int item = 0; item < 48; item++) {
-        const int p = lane + item * 16;
-        const float v2 = k2[item];
-        const float v6 = v2 - v5;
-        const float v7 = v6 * v6;
-        a1 = v7 + a1;
-        k6[item] = v6;
-    }
-    a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
-    const float v8 = a1;
-    const float v9 = v8 / 768.0f;
-    const float v11 = v9 + 1.001358e-05f;
-    const float v12 = sqrt(v11);
-    #pragma unroll 48
-    for (int item = 0; item < 48; item++) {
-        const int p = lane + item * 16;
-        const float v6 = k6[item];
-        const float v13 = v6 / v12;
-        const float v14 = vload_half(p, in2);
-        const float v15 = v13 * v14;
-        const float v16 = vload_half(p, in3);
-        const float v17 = v15 + v16;
-        vstore_half(v17, q * 768 + p, out1);
+    for (int turn = 0; turn < 2; turn++) {
+        const int q = part * 8 + team + turn * 4;
+        float k2[48];
+        float k6[48];
+        float a0 = 0.0f;
+        #pragma unroll 48
+        for (int item = 0; item < 48; item++) {
+            const int p = lane + item * 16;
+            const float v0 = vload_half(q * 768 + p, in0);
+            const float v1 = vload_half(q * 768 + p, in1);
+            const float v2 = v0 + v1;
+            a0 = v2 + a0;
+            k2[item] = v2;
+            vstore_half(v2, q * 768 + p, out0);
+        }
+        a0 = lanes_reduce_sum_f32(a0, lane, team, shared_f32);
+        const float v3 = a0;
+        const float v5 = v3 / 768.0f;
+        float a1 = 0.0f;
+        #pragma unroll 48
+        for (int item = 0; item < 48; item++) {
+            const int p = lane + item * 16;
+            const float v2 = k2[item];
+            const float v6 = v2 - v5;
+            const float v7 = v6 * v6;
+            a1 = v7 + a1;
+            k6[item] = v6;
+        }
+        a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
+        const float v8 = a1;
+        const float v9 = v8 / 768.0f;
+        const float v11 = v9 + 1.001358e-05f;
+        const float v12 = sqrt(v11);
+        #pragma unroll 48
+        for (int item = 0; item < 48; item++) {
+            const int p = lane + item * 16;
+            const float v6 = k6[item];
+            const float v13 = v6 / v12;
+            const float v14 = vload_half(p, in2);
+            const float v15 = v13 * v14;
+            const float v16 = vload_half(p, in3);
+            const float v17 = v15 + v16;
+            vstore_half(v17, q * 768 + p, out1);
+        }
     }
 }

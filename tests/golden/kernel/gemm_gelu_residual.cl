@@ -1,3 +1,4 @@
+static inline float erf_f32(float a) { const float x = a > 3.8325f ? 3.8325f : a < -3.8325f ? -3.8325f : a; const float s = x * x; float p = fma(s, 2.29050659e-4f, 3.40829101e-3f); p = fma(p, s, 5.09556951e-2f); p = fma(p, s, 1.85208322e-1f); p = fma(p, s, 1.12837914f); float q = fma(s, -1.17916030e-7f, 2.35479665e-5f); q = fma(q, s, 1.01796253e-3f); q = fma(q, s, 1.40704702e-2f); q = fma(q, s, 1.10985052e-1f); q = fma(q, s, 4.97469251e-1f); q = fma(q, s, 1.0f); return x * p / q; }
 __attribute__((reqd_work_group_size(16, 8, 1)))
 __kernel void fused(__global const float* restrict in0, __global const float* restrict in1, __global const float* restrict in2, __global const float* restrict in3, __global float* restrict out0) {
     __local float left[4352];
@@ -68,7 +69,7 @@ __kernel void fused(__global const float* restrict in0, __global const float* re
                 const float v5 = v3 + v4;
                 const float v7 = v5 * 0.5f;
                 const float v9 = v5 * 0.70710677f;
-                const float v10 = erf(v9);
+                const float v10 = erf_f32(v9);
                 const float v12 = v10 + 1.0f;
                 const float v13 = v7 * v12;
                 const float v14 = in3[i * 384 + p];

@@ -61,17 +61,19 @@ __kernel void fused(__global const double* restrict in0, __global double* restri
     const bool active = wanted <= 2;
     const int q = active ? wanted : 2;
     double a0 = -(double)INFINITY;
-    for (int p = lane; p < 50000; p += 16) {
+    for (int item = 0; item < 3125; item++) {
+        const int p = lane + item * 16;
         const double v0 = in0[q * 50000 + p];
         a0 = max_f64(v0, a0);
     }
     a0 = lanes_reduce_max_f64(a0, lane, team, shared_f64);
     const double v1 = a0;
     double a1 = 0.0;
-    for (int base = 0; base < 50000; base += 2048) {
-        const int stop = base + 2048 < 50000 ? base + 2048 : 50000;
+    for (int base = 0; base < 3125; base += 128) {
+        const int stop = base + 128 < 3125 ? base + 128 : 3125;
         double s1 = 0.0;
-        for (int p = base + lane; p < stop; p += 16) {
+        for (int item = base; item < stop; item++) {
+            const int p = lane + item * 16;
             const double v0 = in0[q * 50000 + p];
             const double v2 = v0 - v1;
             const double v3 = exp(v2);
@@ -81,7 +83,8 @@ __kernel void fused(__global const double* restrict in0, __global double* restri
     }
     a1 = lanes_reduce_sum_f64(a1, lane, team, shared_f64);
     const double v4 = a1;
-    for (int p = lane; p < 50000; p += 16) {
+    for (int item = 0; item < 3125; item++) {
+        const int p = lane + item * 16;
         const double v0 = in0[q * 50000 + p];
         const double v2 = v0 - v1;
         const double v3 = exp(v2);

@@ -57,42 +57,73 @@ __kernel void fused(__global const float* restrict in0, __global float* restrict
     const int team = get_local_id(1);
     const int block = (int)get_group_id(0);
     const int part = block;
-    const int q = part * 4 + team;
-    float k0[9];
-    float k3[9];
-    float a0 = -INFINITY;
-    #pragma unroll 9
-    for (int item = 0; item < 9; item++) {
-        const int p = lane + item * 16;
-        if (p < 130) {
+    for (int turn = 0; turn < 2; turn++) {
+        const int wanted = part * 8 + team + turn * 4;
+        const bool active = wanted <= 99;
+        const int q = active ? wanted : 99;
+        float k0[9];
+        float k3[9];
+        float a0 = -INFINITY;
+        #pragma unroll 8
+        for (int item = 0; item < 8; item++) {
+            const int p = lane + item * 16;
             const float v0 = in0[q * 130 + p];
             a0 = max_f32(v0, a0);
             k0[item] = v0;
         }
-    }
-    a0 = lanes_reduce_max_f32(a0, lane, team, shared_f32);
-    const float v1 = a0;
-    float a1 = 0.0f;
-    #pragma unroll 9
-    for (int item = 0; item < 9; item++) {
-        const int p = lane + item * 16;
-        if (p < 130) {
+        {
+            const int item = 8;
+            const int p = lane + item * 16;
+            if (p < 130) {
+                const float v0 = in0[q * 130 + p];
+                a0 = max_f32(v0, a0);
+                k0[item] = v0;
+            }
+        }
+        a0 = lanes_reduce_max_f32(a0, lane, team, shared_f32);
+        const float v1 = a0;
+        float a1 = 0.0f;
+        #pragma unroll 8
+        for (int item = 0; item < 8; item++) {
+            const int p = lane + item * 16;
             const float v0 = k0[item];
             const float v2 = v0 - v1;
             const float v3 = exp(v2);
             a1 = v3 + a1;
             k3[item] = v3;
         }
-    }
-    a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
-    const float v4 = a1;
-    #pragma unroll 9
-    for (int item = 0; item < 9; item++) {
-        const int p = lane + item * 16;
-        if (p < 130) {
+        {
+            const int item = 8;
+            const int p = lane + item * 16;
+            if (p < 130) {
+                const float v0 = k0[item];
+                const float v2 = v0 - v1;
+                const float v3 = exp(v2);
+                a1 = v3 + a1;
+                k3[item] = v3;
+            }
+        }
+        a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
+        const float v4 = a1;
+        #pragma unroll 8
+        for (int item = 0; item < 8; item++) {
+            const int p = lane + item * 16;
             const float v3 = k3[item];
             const float v5 = v3 / v4;
-            out0[q * 130 + p] = v5;
+            if (active) {
+                out0[q * 130 + p] = v5;
+            }
+        }
+        {
+            const int item = 8;
+            const int p = lane + item * 16;
+            if (p < 130) {
+                const float v3 = k3[item];
+                const float v5 = v3 / v4;
+                if (active) {
+                    out0[q * 130 + p] = v5;
+                }
+            }
         }
     }
 }

@@ -47,6 +47,8 @@ class Dialect:
             neighbours can be read at once.
         thread_x, thread_y, block: indices.
         barrier: of all threads of a block.
+        packs_lanes: whether neighbouring threads are packed in vectors by the compiler
+            of a CPU, so that a loop should end for all of them at once.
         unroll: line in front of a loop, in `n`.
         held: type of a value by dtype.
         index: type of positions by width in bits.
@@ -80,6 +82,7 @@ class Dialect:
     thread_y: str
     block: str
     barrier: str
+    packs_lanes: bool
     unroll: str
     held: Mapping[DType, str]
     index: Mapping[int, str]

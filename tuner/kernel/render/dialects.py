@@ -209,6 +209,29 @@ _OPENCL_STREAMS: Final = MappingProxyType(
     }
 )
 
+# The error function as a quotient of polynomials, without a branch: within 6 units in
+# the last place, where OpenCL allows 16, and half as slow again as its exponential.
+# Source: the coefficients of Eigen's generic_fast_erf_float.
+_OPENCL_ERF: Final = (
+    "float erf_f32(float a) {"
+    " const float x = a > 3.8325f ? 3.8325f : a < -3.8325f ? -3.8325f : a;"
+    " const float s = x * x;"
+    " float p = fma(s, 2.29050659e-4f, 3.40829101e-3f);"
+    " p = fma(p, s, 5.09556951e-2f); p = fma(p, s, 1.85208322e-1f);"
+    " p = fma(p, s, 1.12837914f);"
+    " float q = fma(s, -1.17916030e-7f, 2.35479665e-5f);"
+    " q = fma(q, s, 1.01796253e-3f); q = fma(q, s, 1.40704702e-2f);"
+    " q = fma(q, s, 1.10985052e-1f); q = fma(q, s, 4.97469251e-1f);"
+    " q = fma(q, s, 1.0f); return x * p / q; }"
+)
+
+
+def _opencl_spelling() -> Mapping[str, Mapping[DType, str]]:
+    found = dict(_spelling(c_names=False))
+    found["erf"] = MappingProxyType({**found["erf"], DType.F32: "erf_f32({0})"})
+    return MappingProxyType(found)
+
+
 OPENCL: Final = Dialect(
     language="opencl",
     prologue="",
@@ -224,6 +247,7 @@ OPENCL: Final = Dialect(
     thread_y="get_local_id(1)",
     block="get_group_id(0)",
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    packs_lanes=True,
     unroll="#pragma unroll {n}",
     held=_OPENCL_HELD,
     index=MappingProxyType({32: "int", 64: "long"}),
@@ -258,12 +282,13 @@ OPENCL: Final = Dialect(
     " && defined(cl_intel_subgroups)",
     subgroup_attribute="__attribute__((intel_reqd_sub_group_size({n})))",
     shuffle="intel_sub_group_shuffle_xor({x}, {d})",
-    spelling=_spelling(c_names=False),
+    spelling=_opencl_spelling(),
     helpers=MappingProxyType(
         {
             **_helpers(_OPENCL_HELD, _OPENCL_INFINITY, c_names=False),
             **_OPENCL_HELPERS,
             **_OPENCL_STREAMS,
+            "erf_f32": _OPENCL_ERF,
         }
     ),
     infinity=_OPENCL_INFINITY,
@@ -357,6 +382,7 @@ CUDA: Final = Dialect(
     thread_y="threadIdx.y",
     block="blockIdx.x",
     barrier="__syncthreads();",
+    packs_lanes=False,
     unroll="#pragma unroll {n}",
     held=_CUDA_HELD,
     index=MappingProxyType({32: "int", 64: "long long"}),

@@ -83,7 +83,7 @@ class GroupText:
         """POINTWISE and ROW: a team takes outer points one after the other."""
         group, mapping = self.group, self.mapping
         block = "part" if mapping.chunks == 1 else f"part / {mapping.chunks}"
-        first = f"{_scaled(block, mapping.teams * mapping.repeat)} + team"
+        first = f"{scaled(block, mapping.teams * mapping.repeat)} + team"
         if mapping.repeat > 1:
             self.lines.open(f"for (int turn = 0; turn < {mapping.repeat}; turn++)")
             first += f" + turn * {mapping.teams}"
@@ -117,20 +117,34 @@ class GroupText:
         first = f"lane * {mapping.vector}" if mapping.vector > 1 else "lane"
         if mapping.chunks > 1:
             first = f"part % {mapping.chunks} * {mapping.tile} + {first}"
-        if mapping.items > 1:
-            self._unrolled(mapping.items)
-            self.lines.open(f"for (int item = 0; item < {mapping.items}; item++)")
-            first += f" + item * {step}"
-        self._declare("p", first)
-        guarded = group.inner_points % mapping.tile != 0
+        if mapping.items == 1:
+            self._point(first)
+            return
+        full = mapping.items
+        is_whole = mapping.chunks == 1 and self.dialect.packs_lanes
+        if is_whole:
+            full = group.inner_points // step
+        if full:
+            self._unrolled(full)
+            self.lines.open(f"for (int item = 0; item < {full}; item++)")
+            self._point(f"{first} + item * {step}", guarded=not is_whole)
+            self.lines.close()
+        if full < mapping.items:
+            self.lines.open("")
+            self._point(f"{first} + {full * step}")
+            self.lines.close()
+
+    def _point(self, place: str, *, guarded: bool = True) -> None:
+        """POINTWISE: what a thread does in one step."""
+        group = self.group
+        self._declare("p", place)
+        guarded = guarded and group.inner_points % self.mapping.tile != 0
         if guarded:
             self.lines.open(f"if (p < {group.inner_points})")
         for each in group.plan:
             self._values(each.values)
             self._stores(each.stores, "")
         if guarded:
-            self.lines.close()
-        if mapping.items > 1:
             self.lines.close()
 
     def _row(self, condition: str) -> None:
@@ -178,21 +192,70 @@ class GroupText:
         return [value for value in values if rows[value].loops & mask]
 
     def _row_run(self, each: Pass, span: tuple[str, int, int], condition: str) -> None:
-        mapping = self.mapping
+        """Steps along a row that all lanes take, then one that only some do.
+
+        Loops that all lanes leave together need no masks where lanes are packed.
+        """
         first, end, step = span
-        if mapping.is_persistent:
-            self._unrolled(mapping.items)
-            self.lines.open(f"for (int item = 0; item < {mapping.items}; item++)")
-            self._declare("p", f"{first} + item * {step}")
-            guarded = end % step != 0
-            if guarded:
-                self.lines.open(f"if (p < {end})")
-            self._kept_pass(each, condition)
-            if guarded:
-                self.lines.close()
-            self.lines.close()
+        if not self.dialect.packs_lanes:
+            self._masked_run(each, span, condition)
             return
-        self._walk(each, "p", (first, end, step), condition)
+        full, tail = divmod(end, step)
+        if full:
+            self._full_steps(each, first, step, condition)
+        if tail:
+            self.lines.open("")
+            self._declare("item", str(full))
+            self._declare("p", f"{first} + item * {step}")
+            self.lines.open(f"if (p < {end})")
+            self._step(each, condition)
+            self.lines.close()
+            self.lines.close()
+
+    def _masked_run(
+        self, each: Pass, span: tuple[str, int, int], condition: str
+    ) -> None:
+        """Steps along a row, each lane as far as it has points."""
+        first, end, step = span
+        if not self.mapping.is_persistent:
+            self._walk(each, "p", span, condition)
+            return
+        self._unrolled(self.mapping.items)
+        self.lines.open(f"for (int item = 0; item < {self.mapping.items}; item++)")
+        self._declare("p", f"{first} + item * {step}")
+        guarded = end % step != 0
+        if guarded:
+            self.lines.open(f"if (p < {end})")
+        self._kept_pass(each, condition)
+        if guarded:
+            self.lines.close()
+        self.lines.close()
+
+    def _full_steps(self, each: Pass, first: str, step: int, condition: str) -> None:
+        """The steps that lie in the row with all lanes; long sums in two levels."""
+        full = self.group.inner_points // step
+        is_long = not self.mapping.is_persistent and self._is_long(each, full)
+        start, stop = "0", str(full)
+        if is_long:
+            self._open_level(each, full, _LEVEL_STEPS)
+            start, stop = "base", "stop"
+        self._unrolled(full if self.mapping.is_persistent else self.mapping.unroll)
+        kind = self.index_type
+        self.lines.open(f"for ({kind} item = {start}; item < {stop}; item++)")
+        self._declare("p", f"{first} + item * {step}")
+        self._step(each, condition)
+        self.lines.close()
+        if is_long:
+            self._close_level(each)
+
+    def _step(self, each: Pass, condition: str) -> None:
+        """What a team does at its points of one step."""
+        if self.mapping.is_persistent:
+            self._kept_pass(each, condition)
+            return
+        self._values(self._along_inner(each.values))
+        self._accumulate(each)
+        self._stores(each.stores, condition)
 
     def _walk(
         self, each: Pass, name: str, span: tuple[str, int, int], condition: str
@@ -207,13 +270,20 @@ class GroupText:
         if not self._is_long(each, end // step):
             self._loop(each, name, (first, str(end), step), condition)
             return
-        stride = _LEVEL_STEPS * step
+        self._open_level(each, end, _LEVEL_STEPS * step)
+        self._loop(each, name, (f"base + {first}", "stop", step), condition)
+        self._close_level(each)
+
+    def _open_level(self, each: Pass, end: int, stride: int) -> None:
+        """Begin to add up a part of a long sum by itself."""
         kind = self.index_type
         self.lines.open(f"for ({kind} base = 0; base < {end}; base += {stride})")
         self._declare("stop", f"base + {stride} < {end} ? base + {stride} : {end}")
         self._sums = "s"
         self._start(each)
-        self._loop(each, name, (f"base + {first}", "stop", step), condition)
+
+    def _close_level(self, each: Pass) -> None:
+        """Add the part to the whole."""
         self._sums = "a"
         for reduction in each.reductions:
             op = self.group.reductions[reduction]
@@ -276,7 +346,7 @@ class GroupText:
             place = f"r * {mapping.items} + item"
         if mapping.vector == 1:
             return f"k{value}[{place}]"
-        return f"k{value}[{_scaled(place, mapping.vector)} + {copy}]"
+        return f"k{value}[{scaled(place, mapping.vector)} + {copy}]"
 
     def _keep_arrays(self) -> None:
         kept = sorted({v for each in self.group.plan for v in each.kept})
@@ -549,10 +619,10 @@ class GroupText:
                 text = name if run.below == 1 else f"{name} / {run.below}"
                 if not run.is_first:
                     text = f"{text} % {run.extent}"
-                parts.append(_scaled(text, run.coefficient))
+                parts.append(scaled(text, run.coefficient))
         for atom, coefficient in index.terms:
             if group.atoms[atom].kind is not AtomKind.LOOP:
-                parts.append(_scaled(self._derived(atom, copy), coefficient))
+                parts.append(scaled(self._derived(atom, copy), coefficient))
         if index.constant or not parts:
             parts.append(str(index.constant))
         return " + ".join(parts)
@@ -576,7 +646,8 @@ class GroupText:
         return " && ".join(parts) if parts else "true"
 
 
-def _scaled(text: str, coefficient: int) -> str:
+def scaled(text: str, coefficient: int) -> str:
+    """A position multiplied by a number."""
     if coefficient == 1:
         return text
     return f"{atomic(text)} * {coefficient}"
