@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+import structlog
 from dbos import (
     DBOS,
     DBOSClient,
@@ -17,11 +18,17 @@ from dbos import (
     DBOSPortableJSONSerializer,
     WorkflowSerializationFormat,
 )
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from service.errors import WorkerUnavailable
-from service.store import Database, devices
+from service.store import Database, StoreUnavailable, devices
 from service.store.jobs import NORMAL_PRIORITY
+
+log = structlog.get_logger(__name__)
+
+TROUBLE: Final = (StoreUnavailable, DBAPIError)
+"""What our store, and the engine's own, raise while the database is away."""
 
 APPLICATION: Final = "fuseplan"
 VERSION: Final = "plan-v1"
@@ -30,6 +37,8 @@ VERSION: Final = "plan-v1"
 WORKFLOW: Final = "tune"
 MAX_RECOVERIES: Final = 3
 QUEUE_POLL_SECONDS: Final = 0.2
+RETRY_SECONDS: Final = 0.5
+"""How long a step waits before it tries a database again that is away."""
 
 _OVER: Final = frozenset(
     {"SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"}
@@ -132,6 +141,7 @@ class Engine:
         self._draining = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
+        self._idle_claims: frozenset[str] = frozenset()
         self.job: str | None = None
 
     @property
@@ -176,7 +186,10 @@ class Engine:
         DBOS.destroy(destroy_registry=True)
 
     def adopt(self, living: frozenset[str]) -> tuple[str, ...]:
-        """Bring the jobs of dead workers back to their queue.
+        """Bring jobs that nobody works on back to their queue.
+
+        They are those of dead workers, and those that this one left when the database
+        was away: twice in turn they were its own, and it did not work on them.
 
         Args:
             living: names of the workers that gave a sign of life lately.
@@ -192,7 +205,14 @@ class Engine:
             load_output=False,
         )
         alive = living | {self._executor}
-        lost = [one for one in pending if one.executor_id not in alive]
+        mine = (one for one in pending if one.executor_id == self._executor)
+        idle = frozenset(one.workflow_id for one in mine if one.workflow_id != self.job)
+        left, self._idle_claims = idle & self._idle_claims, idle
+        lost = [
+            one
+            for one in pending
+            if one.executor_id not in alive or one.workflow_id in left
+        ]
         for one in lost:
             DBOS.resume_workflows([one.workflow_id], queue_name=one.queue_name)
         return tuple(one.workflow_id for one in lost)
@@ -211,6 +231,10 @@ class Engine:
         self.job = job
         try:
             return self._run(job, self._step)
+        except TROUBLE as error:
+            # It is not the job's end: the worker takes it up again (`adopt`).
+            log.warning("job left until the database is back", job=job)
+            raise Draining from error
         finally:
             self.job = None
             self._idle.set()
@@ -218,4 +242,22 @@ class Engine:
     def _step(self, name: str, function: Callable[[], Any]) -> Any:
         if self.draining:
             raise Draining
-        return cast("Any", DBOS.run_step({"name": name}, function))
+        return cast("Any", DBOS.run_step({"name": name}, self._patient(function)))
+
+    def _patient(self, function: Callable[[], Any]) -> Callable[[], Any]:
+        """The same, tried again until the database is there.
+
+        What a step raises is kept as its result and comes again with each repetition;
+        a database that was away for a moment must not be such a result.
+        """
+
+        def run() -> Any:
+            while True:
+                try:
+                    return function()
+                except StoreUnavailable as error:
+                    log.warning("database awaited", reason=error.reason)
+                    if self._draining.wait(RETRY_SECONDS):
+                        raise Draining from error
+
+        return run

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import structlog
 
 from service.errors import problem_of
+from service.jobs.engine import TROUBLE
 from service.jobs.planning import Planner
 from service.jobs.session import (
     Tuning,
@@ -65,6 +66,8 @@ class TuneWorkflow:
     def _survive(self, job_id: str, step: Step) -> str:
         try:
             return self._run(job_id, step)
+        except TROUBLE:
+            raise  # the job goes on when the database is back
         except Exception as error:
             # The top loop of a worker: a job may fail, its worker goes on.
             if not isinstance(error, TunerError):

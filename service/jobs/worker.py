@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from service.errors import JobLost, problem_of
-from service.jobs.engine import Engine
+from service.jobs.engine import TROUBLE, Engine
 from service.jobs.locks import DeviceLock, NameLock
 from service.jobs.planning import Planner, queue_of, target_of
 from service.jobs.tuning import TuneWorkflow
@@ -133,8 +133,9 @@ class Worker:
                 self._beat()
                 if beats % BEATS_PER_ROUND == 1:
                     self._look_around()
-            except StoreUnavailable as error:
-                log.warning("no heartbeat", reason=error.reason)
+            except TROUBLE as error:
+                reason = getattr(error, "reason", "unreachable")
+                log.warning("no heartbeat", reason=reason)
 
     def _look_around(self) -> None:
         """Take up what dead workers left, and end what was given up."""
