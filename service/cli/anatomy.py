@@ -66,6 +66,89 @@ def groups(planned: Planned) -> list[Json]:
     ]
 
 
+def edges(planned: Planned) -> list[Json]:
+    """Every edge between two of the user's nodes: fused or cut, and why."""
+    from tuner.fusion.view import homes
+
+    plan = planned.plan
+    home, graph = homes(plan.graph), plan.graph
+    holding: dict[str, list[int]] = {}
+    for number, kernel in enumerate(plan.kernels):
+        for name in kernel.region.nodes:
+            holding.setdefault(name, []).append(number)
+    reasons = {
+        (end["tensor"], end["reader"]): end["reason"]
+        for group in groups(planned)
+        for end in group["ends"]
+    }
+    stored = {name for kernel in plan.kernels for name in kernel.region.outputs}
+    found: dict[tuple[str, str, str], Json] = {}
+    for node in graph.nodes:
+        for tensor in dict.fromkeys(home[name] for name in node.inputs):
+            maker = graph.producer(tensor)
+            if node.op == "reshape" or maker is None:
+                continue
+            told = _edge(planned, (maker.name, node.name, tensor), holding, reasons)
+            if told["from"] != told["to"]:
+                told["stored"] = tensor in stored
+                found.setdefault((told["from"], told["to"], tensor), told)
+    return list(found.values())
+
+
+def parallel(planned: Planned) -> list[list[str]]:
+    """Products with weights that read the same tensor, in kernels of their own."""
+    from tuner.fusion.contraction import parallel_contractions
+
+    found = parallel_contractions(planned.plan.graph)
+    return [[_named(planned, name) for name in names] for names in found]
+
+
+def _edge(
+    planned: Planned,
+    edge: tuple[str, str, str],
+    holding: Mapping[str, Sequence[int]],
+    reasons: Mapping[tuple[str, str], str],
+) -> Json:
+    """One edge: the kernels that hold both ends, or why none does."""
+    maker, reader, tensor = edge
+    kernels = planned.plan.kernels
+    size_bytes = planned.plan.graph.types[tensor].bytes
+    at = [k for k in holding.get(reader, ()) if k in holding.get(maker, ())]
+    if at:
+        copies = len(holding[maker]) - 1
+        reason = f"{size(size_bytes)} that need not be read"
+        reason += f", computed {copies + 1} times for that" if copies else ""
+    else:
+        name = _named(planned, tensor)
+        told = (reasons.get((name, kernels[k].name)) for k in holding.get(reader, ()))
+        reason = next(filter(None, told), "computed when the model is loaded")
+    return {
+        "from": _named(planned, maker),
+        "to": _named(planned, reader),
+        "tensor": _named(planned, tensor),
+        "bytes": size_bytes,
+        "fused": bool(at),
+        "kernels": [kernels[k].name for k in at],
+        "reason": reason,
+    }
+
+
+def show_edges(
+    found: Sequence[Mapping[str, Any]], side_by_side: Sequence[Sequence[str]]
+) -> None:
+    """Print a line for each edge, and one for products that read the same tensor."""
+    for edge in found:
+        where = f"fused in {', '.join(edge['kernels'])}" if edge["fused"] else "cut"
+        output.line(f"{edge['from']} -> {edge['to']}  {where}: {edge['reason']}")
+    fused = sum(edge["fused"] for edge in found)
+    output.line(f"{count(fused)} of {count(len(found))} edges are fused.")
+    for names in side_by_side:
+        output.line(
+            f"{', '.join(names)}: read the same tensor in {count(len(names))} kernels; "
+            "no kernel family merges products."
+        )
+
+
 def profile(planned: Planned) -> Json:
     """Where the time of the graph goes without fusion, and what each level brings."""
     from tuner.assembly import limits_for

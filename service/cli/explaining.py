@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli import inputs, output, planning
+from service.cli import anatomy, inputs, output, planning
 from service.cli.exits import BadArgument
 from service.cli.planning import AsJson, ModelPath, OptionsText, Shapes, Target
 from service.dashboard.formats import duration
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
     app.command(
-        epilog="Example: fuseplan explain model.onnx norm1 gelu --json\n\n"
+        epilog="Example: fuseplan explain model.onnx --target sm_90\n\n"
+        "Example: fuseplan explain model.onnx norm1 gelu --json\n\n"
         "Example: fuseplan explain model.onnx --sensitivity"
     )(explain)
 
@@ -45,6 +46,7 @@ def explain(
 ) -> None:
     """Say whether two nodes share a kernel, and what the other choice would cost.
 
+    Without nodes: a line for each edge of the graph, fused or cut, and why.
     With --sensitivity: the smallest change of each number of the device that changes
     which kernels the plan has.
     """
@@ -53,15 +55,28 @@ def explain(
     if sensitivity:
         _doubt(prepared, time_limit, as_json=as_json)
         return
-    if not (a and b):
+    if not (a or b):
+        _explain_all(prepared, as_json=as_json)
+        return
+    if not b:
         raise BadArgument(
-            "A B", "two nodes are needed", hint="or ask for --sensitivity"
+            "A B", "two nodes are needed", hint="name another, or none for all edges"
         )
     told = explanation(prepared, a, b)
     if as_json:
         output.emit(told)
     else:
         _show(told)
+
+
+def _explain_all(prepared: Prepared, *, as_json: bool) -> None:
+    """Print every edge."""
+    planned = planning.make(prepared)
+    found, side_by_side = anatomy.edges(planned), anatomy.parallel(planned)
+    if as_json:
+        output.emit({"edges": found, "parallel_contractions": side_by_side})
+    else:
+        anatomy.show_edges(found, side_by_side)
 
 
 def _doubt(prepared: Prepared, time_limit: float, *, as_json: bool) -> None:
@@ -133,7 +148,10 @@ def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:
     except ConstraintsUnsatisfiable as error:
         return {**told, "reason": error.problem}
     seconds = other.partition.objective_seconds
-    return {**told, "other_objective_seconds": seconds}
+    moved = other.traffic_bytes - ours.traffic_bytes
+    launches = len(other.kernels) - len(ours.kernels)
+    reason = f"the other choice moves {moved:+d} bytes, launches {launches:+d} kernels"
+    return {**told, "other_objective_seconds": seconds, "reason": reason}
 
 
 def _node(prepared: Prepared, plan: Plan, name: str) -> str:
@@ -167,5 +185,5 @@ def _show(told: Mapping[str, Any]) -> None:
     more = other - told["objective_seconds"]
     output.line(
         f"With them {verb} the best plan takes {duration(other)}, "
-        f"{duration(abs(more))} {'more' if more >= 0 else 'less'}."
+        f"{duration(abs(more))} {'more' if more >= 0 else 'less'}: {told['reason']}."
     )

@@ -140,7 +140,8 @@ class _Joins:
         if more > 0:
             return f"one kernel of both takes {1e6 * more:.2f} us more"
         return (
-            f"other groups gain more than the {-1e6 * more:.2f} us that joining saves"
+            f"joining saves {-1e6 * more:.2f} us, but is not in the candidate space, "
+            "or other groups gain more"
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tuner.fusion.library import ANCHORS, Epilogue
-from tuner.fusion.view import View, bits
+from tuner.fusion.view import View, bits, homes
+from tuner.ir.graph import Graph
 from tuner.ir.ops import Pattern
 from tuner.plan import Family
 
+MATRIX_RANK = 2
 _MOVABLE = frozenset({Pattern.ELEMENTWISE, Pattern.INJECTIVE})
 
 
@@ -43,6 +45,25 @@ def written_fault(view: View, mask: int, outputs: int) -> str:
         name = view.nodes[view.maker[j]].name
         return f"{name}: computed beside a contraction, but not to be written"
     return ""
+
+
+def parallel_contractions(graph: Graph) -> tuple[tuple[str, ...], ...]:
+    """Products with weights that read the same tensor, by node, in graph order.
+
+    One product with their weights side by side would do the work of each such group (Q,
+    K and V of an attention; gate and up). No family of ours runs them as one kernel.
+    """
+    home = homes(graph)
+    fixed = {*graph.weights, *graph.constants}
+    found: dict[tuple[str, int], list[str]] = {}
+    for node in graph.nodes:
+        if node.op != "matmul" or home[node.inputs[1]] not in fixed:
+            continue
+        shape = graph.types[node.inputs[1]].shape
+        if len(shape) == MATRIX_RANK and isinstance(shape[0], int):
+            key = (home[node.inputs[0]], shape[0])
+            found.setdefault(key, []).append(node.name)
+    return tuple(tuple(names) for names in found.values() if len(names) > 1)
 
 
 def has_prologue(view: View, mask: int) -> bool:

@@ -106,10 +106,3 @@ def test_explain_names_delicate_numbers(fuseplan: Fuseplan, model: Path) -> None
     ended = fuseplan("explain", model, "--sensitivity", "--time-limit", 1)
     assert ended.code == 0
     assert "changes at" in ended.out
-
-
-def test_explain_needs_nodes_or_the_option(fuseplan: Fuseplan, model: Path) -> None:
-    """Without either there is nothing to explain."""
-    ended = fuseplan("explain", model)
-    assert ended.code == 2
-    assert "--sensitivity" in ended.err

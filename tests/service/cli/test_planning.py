@@ -188,4 +188,19 @@ def test_explain_prices_the_other_choice(fuseplan: Fuseplan, model: Path) -> Non
     assert told["other_objective_seconds"] > told["objective_seconds"]
     ended = fuseplan("explain", model, "masked", "softmax")
     assert "share k0" in ended.out
+    assert re.search(r"moves \+\d+ bytes, launches \+1 kernels", ended.out)
     assert fuseplan("explain", model, "masked", "nobody").code == 2
+    assert fuseplan("explain", model, "masked").code == 2
+
+
+def test_explain_goes_through_all_edges(fuseplan: Fuseplan, model: Path) -> None:
+    """Without nodes: each edge, fused or cut, with a reason."""
+    told = fuseplan("explain", model, "--json").json
+    (edge,) = told["edges"]
+    assert (edge["from"], edge["to"]) == ("masked", "softmax")
+    assert edge["fused"] is True
+    assert edge["kernels"] == ["k0"]
+    assert edge["reason"].endswith("need not be read")
+    ended = fuseplan("explain", model)
+    assert "masked -> softmax  fused in k0" in ended.out
+    assert "1 of 1 edges are fused." in ended.out

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.tuner.kernel.builder import Builder
+from tuner.fusion.contraction import parallel_contractions
 from tuner.fusion.legality import Limits, Refusal, check
 from tuner.ir.graph import Graph, make_region
 from tuner.plan import Family
@@ -50,6 +53,19 @@ def test_reductions_stay_outside(place: str) -> None:
         product = b.op("matmul", x, b.input(16, 16))
         y = b.op("reduce_sum", product, axes=(1,), keepdims=1)
     assert isinstance(_judged(b.graph(y), y), str)
+
+
+def test_products_that_read_the_same_tensor_are_found() -> None:
+    """Q, K and V: weights of equal height on one operand; other products are not."""
+    b = Builder()
+    x = b.input(64, 32)
+    weights = [b.input(32, n) for n in (32, 32, 48)]
+    products = [b.op("matmul", x, w) for w in weights]
+    scores = b.op("matmul", products[0], b.op("transpose", products[1], perm=(1, 0)))
+    graph = b.graph(scores, products[2])
+    assert parallel_contractions(graph) == ()
+    fixed = replace(graph, inputs=(x,), weights=tuple(weights))
+    assert parallel_contractions(fixed) == (("n0", "n1", "n2"),)
 
 
 def test_what_follows_keeps_the_number_of_elements() -> None:
