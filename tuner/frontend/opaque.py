@@ -267,7 +267,8 @@ def _merge(
             where,
             f"the {what} of the result of {call.domain or 'ai.onnx'}.{call.op} "
             "is not known",
-            hint="state it as value_info of the tensor in the model",
+            hint="state it as value_info of the tensor in the model, or say what the"
+            " operator computes in a rule file (docs/rules.md)",
         )
     rank = len(shaped[0])
     fitting = [dims for dims in shaped if len(dims) == rank]

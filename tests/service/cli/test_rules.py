@@ -94,6 +94,7 @@ def test_without_its_rule_the_operator_is_unknown(
     ended = fuseplan("plan", custom)
     assert ended.code == 4
     assert "gate" in ended.err
+    assert "rule file" in ended.err
 
 
 TABLE = """{
