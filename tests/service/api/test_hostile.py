@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ from tests.service.api.conftest import settings
 from tests.service.api.models import graph_json, graph_onnx
 
 Json = dict[str, Any]
+
+CHAIN = 30_000 if os.environ.get("FUSEPLAN_SOAK") else 5000
+"""Steps of the longest chain; merging their names costs its square."""
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +128,8 @@ GRAPHS: dict[str, Callable[[], object]] = {
         [node("Softmax", ["x"], ["a"], axis={"$gt": 0})], ["a"]
     ),
     "long chain": lambda: graph(
-        [node("Relu", [f"t{i}" if i else "x"], [f"t{i + 1}"]) for i in range(30_000)],
-        ["t30000"],
+        [node("Relu", [f"t{i}" if i else "x"], [f"t{i + 1}"]) for i in range(CHAIN)],
+        [f"t{CHAIN}"],
     ),
     "other schema": lambda: changed(schema="fuseplan.graph/99"),
     "no schema": lambda: changed(schema=None),
