@@ -169,7 +169,10 @@ def _decision(event: Mapping[str, Any]) -> DecisionBody | None:
     seconds = event.get("seconds")
     if not isinstance(seconds, dict):
         return None
-    plan, unfused = seconds.get("plan"), seconds.get("unfused")
+    # A plan whose schedules were the first ones already is timed as the untuned one.
+    winner = seconds.get(str(event.get("winner")))
+    plan = winner or seconds.get("plan") or seconds.get("untuned")
+    unfused = seconds.get("unfused")
     if not plan or not unfused:
         return None
     return DecisionBody(

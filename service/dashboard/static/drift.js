@@ -21,7 +21,7 @@
     const highest = Math.max(1.2, ...jobs.flatMap((job) => [job.accuracy.median_ratio, job.accuracy.mean_relative_error]));
     return {
       animation: false, textStyle: text(),
-      legend: { top: 0, left: 0, textStyle: text(), itemWidth: 14 },
+      legend: { data: ["measured over predicted", "mean error", ...(told.runs.length ? ["accuracy run"] : [])], top: 0, left: 0, textStyle: text(), itemWidth: 14 },
       grid: { left: 48, right: 24, top: 40, bottom: 44 },
       tooltip: { ...tooltip(), trigger: "item", formatter: (item) => item.data.told ?? "" },
       xAxis: axis("", { type: "time", min: least - room, max: most + room, axisLabel: { ...text(), hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (at) => tick(at) }, splitLine: { show: false } }),

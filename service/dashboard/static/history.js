@@ -164,6 +164,7 @@
 
   const whole = (seconds) => {
     const names = { unfused: "without fusion, measured", reference: "ONNX Runtime, measured", plan: "this plan, measured whole" };
+    if (seconds && !seconds.plan) names.untuned = names.plan;
     for (const [name, label] of Object.entries(names))
       if (seconds && seconds[name] > 0 && Number.isFinite(seconds[name])) levels[label] = seconds[name];
     if (seconds && seconds.unfused) delete levels["without fusion, predicted"];

@@ -285,3 +285,15 @@ def test_a_job_without_steps_for_a_while_is_silent(client: TestClient) -> None:
     gaps = client.get("/v1/devices/cpu/timeline").json()["gaps"]
     silent = [(g["begin"], g["end"]) for g in gaps if g["reason"] == "silent"]
     assert silent == [(92.0, 300.0)]
+
+
+def test_a_plan_that_was_not_changed_is_judged_as_the_untuned_one(
+    client: TestClient,
+) -> None:
+    """Where tuning kept the first schedules, their whole run is the plan's."""
+    data = {"winner": "untuned", "seconds": {"untuned": 1.0, "unfused": 3.0}}
+    with database(client).write() as session:
+        draft = EventDraft(type="plan", data=data)
+        jobs.append(session, "000000000001", (draft,), now=STARTED)
+    (job,) = client.get("/v1/devices/cpu/quality").json()["jobs"]
+    assert job["decision"]["gain"] == 3.0
