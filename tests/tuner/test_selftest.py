@@ -17,7 +17,7 @@ from tuner.kernel.lower import lower
 from tuner.runtime.cuda import device_count
 from tuner.selftest import alone, models
 from tuner.selftest.stages import Extent
-from tuner.selftest.subjects import suite, target
+from tuner.selftest.subjects import not_newer, suite, target
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,11 +89,23 @@ def test_it_passes_on_the_cpu(tmp_path: Path) -> None:
 
 def test_the_suite_holds_every_family_in_both_languages() -> None:
     """What runs on a GPU runs on a processor: the same kernels, in the same order."""
-    sides = [list(suite(target(language))) for language in ("cuda", "opencl")]
+    sides = [list(suite(target(device))) for device in ("cuda", "cpu")]
     assert [s.name for s in sides[0]] == [s.name for s in sides[1]]
     families = {lower(subject.graph).family for subject in sides[0]}
     assert {"pointwise", "reduction", "contraction"} <= families
     assert all(subject.source.language == "cuda" for subject in sides[0])
+
+
+@pytest.mark.parametrize(
+    ("there", "taken"),
+    [("sm_75", 75), ("sm_86", 86), ("sm_87", 86), ("sm_103", 100), ("sm_121", 120)],
+)
+def test_schedules_are_those_of_a_gpu_that_is_not_newer(there: str, taken: int) -> None:
+    """A GPU that the catalogue does not know takes what an older one can do."""
+    found = not_newer(there)
+    assert found.architecture == f"sm_{taken}"
+    kernels = [s.source.text for s in suite(found) if s.name.startswith("product f16")]
+    assert all(("mma_" in text) == (taken >= 80) for text in kernels)
 
 
 def test_a_child_that_dies_or_hangs_is_an_answer() -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from tuner.errors import TunerError
-from tuner.execution import language_of
 from tuner.runtime.backend import Backend
 from tuner.runtime.devices import open_backend
 from tuner.runtime.null import NullBackend
@@ -71,7 +70,7 @@ def _answer(out: str, code: int, words: str) -> Mapping[str, Any]:
 
 def _model(device: str, name: str) -> Mapping[str, Any]:
     model = models.read(name)
-    program = models.program_of(model, target(language_of(device)))
+    program = models.program_of(model, target(device))
     backend = _backend(device, program)
     try:
         return models.run(model, program, backend)

@@ -194,7 +194,7 @@ class SelfTest:
         return self._code()
 
     def _subjects(self, language: Language, extent: Extent) -> tuple[Subject, ...]:
-        device = target(language)
+        device = target(self._device)
         first = (by_hand(language), copy_of(extent.copy_bytes, device))
         return (*first, *islice(suite(device), extent.kernels))
 
@@ -217,14 +217,13 @@ class SelfTest:
             if _has(name):
                 ask = partial(alone.ask, self._device, "peer", name)
                 self._within(f"peer: {name}", ask, _PEER_SECONDS)
-        run = partial(self._calibrated, language)
-        self._within("calibration", run, extent.calibration_seconds)
+        self._within("calibration", self._calibrated, extent.calibration_seconds)
 
-    def _calibrated(self, language: Language, seconds: float) -> Found:
+    def _calibrated(self, seconds: float) -> Found:
         """The device's numbers, fitted to micro-benchmarks."""
         timer = self._runner or NullRunner(invented_seconds)
         fitted = calibrate_device(
-            target(language), timer, self._clock, time_limit_seconds=seconds
+            target(self._device), timer, self._clock, time_limit_seconds=seconds
         )
         calibration = fitted.calibration
         return {

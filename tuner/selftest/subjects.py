@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cost_model.catalog import find
+from cost_model.catalog import DEVICES, find
 from cost_model.device import Device
 from tuner.calibration.corpus import samples
 from tuner.calibration.draft import Draft
 from tuner.calibration.timing import generated
+from tuner.errors import DeviceUnavailable
 from tuner.ir.graph import Graph
 from tuner.ir.interpreter import evaluate
 from tuner.ir.types import Array, DType
 from tuner.plan import Language, Source
 from tuner.runtime.backend import Bytes
 from tuner.runtime.canary import canary
+from tuner.runtime.cuda import architecture
 
-TARGETS: Final = {"cuda": "sm_90", "opencl": "cpu"}
+COMMON: Final = "sm_90"
 _PRODUCTS: Final = ((96, 64, 80), (512, 768, 640), (2048, 2048, 2048))
 _PICTURES: Final = ((2, 8, 15, 15, 12), (8, 64, 56, 56, 64))
 
@@ -39,9 +41,32 @@ class Subject:
     moved_bytes: int
 
 
-def target(language: Language) -> Device:
-    """The device of the catalogue whose schedules are taken."""
-    return find(TARGETS[language])
+def target(device: str) -> Device:
+    """The device of the catalogue whose schedules are taken.
+
+    For a GPU that is there, it is the newest that is not newer: what compiles for one
+    compiles for the other. Without a GPU it is a common one.
+    """
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        return find("cpu")
+    try:
+        there = architecture(int(number or "0"))
+    except DeviceUnavailable:
+        return find(COMMON)
+    return not_newer(there)
+
+
+def not_newer(architecture_name: str) -> Device:
+    """The newest GPU of the catalogue whose architecture is no later than this one."""
+    most = _number(architecture_name)
+    gpus = [d for d in DEVICES.values() if d.kind == "gpu"]
+    older = [d for d in gpus if _number(d.architecture) <= most]
+    return max(older or gpus[:1], key=lambda d: _number(d.architecture))
+
+
+def _number(architecture_name: str) -> int:
+    return int(architecture_name.removeprefix("sm_"))
 
 
 def affine() -> Graph:
