@@ -68,7 +68,7 @@ def scheduled(tvm: Any, module: Any, target: Any) -> Any:
             continue
         try:
             made = rule.apply(function, target, False)
-        except tvm.base.TVMError:
+        except RuntimeError:
             made = None
         if made is None:
             made = _plain(tvm, function)
@@ -85,7 +85,7 @@ def _plain(tvm: Any, function: Any) -> Any:
     for block in schedule.get_child_blocks(root):
         try:
             schedule.compute_inline(block)
-        except tvm.base.TVMError:
+        except RuntimeError:
             continue
     for block in schedule.get_child_blocks(root):
         _spread(schedule, block)
