@@ -4,7 +4,7 @@ WORKDIR /app
 RUN useradd --uid 1000 --create-home fuseplan \
     && apt-get update && apt-get install -y --no-install-recommends libgomp1 \
     && rm -rf /var/lib/apt/lists/*
-COPY requirements.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock pyproject.toml README.md LICENSE NOTICE THIRD_PARTY.md _fuseplan.py ./
 RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock
 COPY cost_model cost_model
 COPY tuner tuner
