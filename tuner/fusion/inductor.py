@@ -204,7 +204,7 @@ class _Scheduler:
         }
         found = []
         for a, b in pairs:
-            if self._may_join(a, b):
+            if self._suits(a, b):
                 alike = (self.extents[a][1] > 1) == (self.extents[b][1] > 1)
                 shared = self._shared_bytes(a, b)
                 found.append((not alike, -shared, self._distance(a, b), a, b))
@@ -245,15 +245,21 @@ class _Scheduler:
     def _fits(self, a: int, b: int) -> bool:
         kernels = self.kernels
         mask = kernels.masks[a] | kernels.masks[b]
-        if kernels.is_closed(a) or kernels.is_closed(b):
-            return False
-        if mask.bit_count() > MAX_FUSION_NODES:
-            return False
-        if not self._walk_alike(a, b) or not self._is_worth_it(a, b):
-            return False
-        return not kernels.leads_around(a, b) and kernels.is_legal(
-            mask, kernels.joined_writes(a, b)
+        return (
+            self._suits(a, b)
+            and not kernels.leads_around(a, b)
+            and kernels.is_legal(mask, kernels.joined_writes(a, b))
         )
+
+    def _suits(self, a: int, b: int) -> bool:
+        """What can be said of a pair at little cost."""
+        kernels = self.kernels
+        if b in self.refused[a] or kernels.is_closed(a) or kernels.is_closed(b):
+            return False
+        if not self._walk_alike(a, b):
+            return False
+        mask = kernels.masks[a] | kernels.masks[b]
+        return mask.bit_count() <= MAX_FUSION_NODES and self._is_worth_it(a, b)
 
     def _is_worth_it(self, a: int, b: int) -> bool:
         reads, writes = self.kernels.needs, self.kernels.writes

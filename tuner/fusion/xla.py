@@ -110,6 +110,8 @@ class _PriorityFusion(_Fits):
             _, k, version = heappop(queue)
             if k not in self.kernels.masks or self.version[k] != version:
                 continue
+            if not self._fits_all(k):
+                continue
             users, makers = self.kernels.users(k), self.kernels.makers(k)
             self.kernels.inline(k)
             touched = {*users, *makers}
@@ -139,11 +141,16 @@ class _PriorityFusion(_Fits):
                 return -math.inf
             saved += seconds(kernels.masks[user], kernels.writes[user])
             saved -= seconds(joined, kernels.writes[user])
-        if saved < 0 or not all(
-            self.fits(kernels.masks[u] | mask, kernels.writes[u]) for u in users
-        ):
-            return -math.inf
         return saved
+
+    def _fits_all(self, k: int) -> bool:
+        """Whether a producer with each user is a kernel; asked late, as it is dear."""
+        kernels = self.kernels
+        mask = kernels.masks[k]
+        return all(
+            self.fits(kernels.masks[user] | mask, kernels.writes[user])
+            for user in kernels.users(k)
+        )
 
     def _may_fuse(self, k: int, user: int) -> bool:
         """One reduction a kernel, with what follows at its size; or a normalisation."""
