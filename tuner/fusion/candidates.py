@@ -429,20 +429,24 @@ class Space:
     def _optional(self, mask: int, wanted: int) -> int:
         """Tensors that some other kernel may want from this one.
 
-        Beside those that nodes outside read: a tensor that is smaller than what its
-        readers inside make of it, where another kernel may repeat the readers. If it
-        is not smaller, this kernel can write the readers' results in its place.
+        Beside those that nodes outside read: a tensor that is smaller than what stands
+        in for it, the results of its readers inside, where another kernel may repeat
+        the readers. If it is not smaller, this kernel can write their results in its
+        place, or what in turn stands in for these. That is followed further than to
+        the next readers only where a kernel may repeat them in front of a contraction.
         """
         view = self.view
         found = wanted
+        stand_in: dict[int, int] = {}
         for i in reversed(list(bits(mask))):
-            for j in bits(view.made[i] & ~found):
+            for j in bits(view.made[i]):
+                readers = view.readers[j] & mask if not wanted >> j & 1 else 0
                 grown = sum(
-                    view.bytes[r]
-                    for b in bits(view.readers[j] & mask)
-                    if view.made[b] & found
-                    for r in bits(view.made[b])
+                    stand_in[r] for b in bits(readers) for r in bits(view.made[b])
                 )
                 if grown > view.bytes[j]:
                     found |= 1 << j
+                is_written = found >> j & 1
+                passed_on = grown if self._prologues else 0
+                stand_in[j] = view.bytes[j] if is_written else passed_on
         return found

@@ -16,8 +16,10 @@ import numpy as np
 from tuner.fusion.legality import Profile, Refusal, check
 from tuner.fusion.traffic import home_of
 from tuner.ir.graph import Graph, Node, Region
+from tuner.ir.ops import OPS, Pattern
 
 Price = Callable[[Region], float]
+ANCHORS = (Pattern.CONTRACTION, Pattern.WINDOW)
 
 
 def legal_kernels(
@@ -67,8 +69,8 @@ def _kernels(
             nodes = _with_reshapes(graph, chosen)
             whole = Region(nodes=nodes, outputs=tuple(n.outputs[0] for n in chosen))
             refused = isinstance(check(graph, whole, profile=profile), Refusal)
-            if refused and not any(node.op == "matmul" for node in chosen):
-                continue  # only next to a contraction it matters what is written
+            if refused and not any(OPS[n.op].pattern in ANCHORS for n in chosen):
+                continue  # only next to an anchor it matters what is written
             for outputs in _output_sets(chosen, home):
                 region = Region(nodes=nodes, outputs=outputs)
                 if refused and isinstance(

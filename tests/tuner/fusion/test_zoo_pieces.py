@@ -1,0 +1,55 @@
+"""Pieces of real models against an enumerator that tries everything."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SOAK
+from tests.tuner.fusion.enumerator import least_cost
+from tests.tuner.fusion.zoo_pieces import cut, static_graphs
+from tuner.fusion.partition import solve
+from tuner.ir.graph import Graph, Region, region_inputs
+from tuner.plan import Family
+
+PIECES = 200 if SOAK else 12
+SMALLEST, LARGEST = (8, 14) if SOAK else (8, 9)
+LAUNCH_BYTES = (0, 64, 300, 1000)
+
+
+@pytest.fixture(scope="module")
+def graphs(zoo_dir: Path) -> Mapping[str, Graph]:
+    """Canonical graphs of the static models."""
+    return static_graphs(zoo_dir)
+
+
+def _piece(graphs: Mapping[str, Graph], seed: int) -> Graph:
+    rng = random.Random(seed)
+    size = rng.randint(SMALLEST, LARGEST)
+    while True:
+        found = cut(graphs[rng.choice(sorted(graphs))], rng, size)
+        if found is not None:
+            return found
+
+
+@pytest.mark.parametrize("seed", range(PIECES))
+def test_no_plan_of_a_piece_is_cheaper(graphs: Mapping[str, Graph], seed: int) -> None:
+    """The planner's cost of a piece is the least of all plans, its bound not above."""
+    graph = _piece(graphs, seed)
+
+    def price(region: Region) -> float:
+        moved = (*region_inputs(graph, region.nodes), *region.outputs)
+        launch = LAUNCH_BYTES[seed % len(LAUNCH_BYTES)]
+        return 1e-9 * (sum(graph.types[name].bytes for name in moved) + launch)
+
+    def priced(region: Region, _family: Family) -> float:
+        return price(region)
+
+    found = solve(graph, priced).partition
+    expected = least_cost(graph, price, "full")
+    assert found.objective_seconds == pytest.approx(expected, rel=1e-9)
+    assert found.candidate_space.complete
+    assert found.gap <= 1e-6
