@@ -40,7 +40,10 @@ def enqueue(database: Database, *jobs: str) -> None:
 def test_a_killed_worker_goes_on_at_the_last_finished_step(
     url: str, database: Database, tmp_path: Path
 ) -> None:
-    """After kill -9 the finished steps are not run again, and the job ends once."""
+    """After kill -9 the finished steps are not run again, and the job ends once.
+
+    Only the step in flight may run twice: it was done, and not yet noted as done.
+    """
     log = tmp_path / "log"
     log.touch()
     command = [sys.executable, "-m", "tests.service.jobs.counting", url, str(log)]
@@ -52,7 +55,10 @@ def test_a_killed_worker_goes_on_at_the_last_finished_step(
         until(lambda: "done" in log.read_text())
         second.send_signal(signal.SIGKILL)
     lines = log.read_text().splitlines()
-    assert lines == [*(f"job-1 {number}" for number in range(6)), "job-1 done"]
+    wanted = [*(f"job-1 {number}" for number in range(6)), "job-1 done"]
+    assert list(dict.fromkeys(lines)) == wanted
+    assert len(lines) <= len(wanted) + 1
+    assert lines.count("job-1 0") == 1
 
 
 def test_a_drained_job_goes_on_after_a_restart(url: str, database: Database) -> None:
