@@ -140,7 +140,7 @@ def _row(
         wall_seconds=wall,
         trials=session.progress()["trials"],
         kernels_measured=len({result["kernel"] for result in found.values()}),
-        kernels_known=len(used & {result["kernel"] for result in known.values()}),
+        kernels_known=len(used & _undisturbed(known)),
         candidates=plan.partition.candidate_space.candidates,
         kernels=len(plan.kernels),
         measured_optimal=refinement is not None and refinement.measured_optimal,
@@ -154,6 +154,11 @@ def _row(
         },
         timeline=timeline,
     )
+
+
+def _undisturbed(known: Known) -> set[str]:
+    """Kernels with a run that counts."""
+    return {each["kernel"] for each in known.values() if not each["contended"]}
 
 
 def line(row: Tuned) -> str:
