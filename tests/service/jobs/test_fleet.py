@@ -75,8 +75,8 @@ class Fleet:
     def drain(self, device: str) -> int:
         """Ask a worker that has started to end; gives its exit code.
 
-        Before a worker says that it tunes, Python is still loading it, and a signal ends
-        it as it ends any process.
+        Before a worker says that it tunes, Python is still loading it, and a signal
+        ends it as it ends any process.
         """
         until(lambda: b"tuning on" in self._said(device).read_bytes())
         worker = self.workers.pop(device)
