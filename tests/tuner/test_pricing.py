@@ -77,3 +77,18 @@ def test_convolutions_in_one_call_need_no_copies_between_them() -> None:
     copied = 2 * 64 * 28 * 28 * 4
     assert [operator.internal_bytes for operator in one[1:]] == [copied, copied]
     assert len(library_work(convolutions(1), resolve_target("sm_90")).operators) == 1
+
+
+def test_a_light_loop_beside_a_slow_one_does_not_make_it_faster() -> None:
+    """The launch ends with the slowest loop, however many blocks light ones have."""
+    device = resolve_target("sm_90")
+
+    def seconds(*, beside: bool) -> float:
+        b = Builder()
+        total = b.op("reduce_sum", b.input(65536, 32), axes=(0,), keepdims=0)
+        outputs = [total, b.op("exp", b.input(1 << 14))] if beside else [total]
+        found = price(b.graph(*outputs), Family.REDUCTION, device, Options())
+        assert found is not None
+        return found.estimate.seconds
+
+    assert seconds(beside=True) >= seconds(beside=False)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cost_model.device import Device
     from tuner.plan import Schedule
 
+_ROUNDING: Final = 1e-9
 _COUNTERS: Final[Mapping[Kind, type[Counter]]] = MappingProxyType(
     {Kind.TILE: TileCounter}
 )
@@ -34,34 +35,38 @@ def work(nest: LoopNest, schedule: Schedule, device: Device) -> Work:
         counter.run()
     lanes = mappings[0].lanes if mappings else 1
     teams = mappings[0].teams if mappings else 1
+    blocks, in_flight = _busy(counters, [m.blocks for m in mappings], device)
     return Work(
         accesses=_accesses(nest, counters, device),
         operations=MappingProxyType(_total(c.operations for c in counters)),
-        blocks=_busy_blocks(counters, [m.blocks for m in mappings], device),
+        blocks=blocks,
         block_threads=lanes * teams,
         registers_per_thread=max((c.registers() for c in counters), default=8),
         shared_bytes_per_block=max((c.shared_bytes for c in counters), default=0),
         barriers_per_block=max((c.barriers for c in counters), default=0),
         shuffles_per_thread=max((c.shuffles for c in counters), default=0),
-        bytes_in_flight_per_thread=max((c.in_flight() for c in counters), default=4),
+        bytes_in_flight_per_thread=in_flight,
         compute_share=min((c.compute_share() for c in counters), default=1.0),
     )
 
 
-def _busy_blocks(
+def _busy(
     counters: Sequence[Counter], blocks: Sequence[int], device: Device
-) -> int:
-    """Blocks that are as busy as the busiest, and do all of the work.
+) -> tuple[int, int]:
+    """Blocks as busy as the busiest that do all of the work, and bytes in flight there.
 
     Loops side by side have blocks of their own. The launch ends with the slowest of
     them: blocks with little to do do not make it any faster.
     """
     loads = [_load_seconds(counter, device) for counter in counters]
-    shares = (load / n for load, n in zip(loads, blocks, strict=True) if n)
+    shares = [load / n if n else 0.0 for load, n in zip(loads, blocks, strict=True)]
     most = max(shares, default=0.0)
     if most <= 0:
-        return max(1, sum(blocks))
-    return max(1, min(sum(blocks), math.ceil(sum(loads) / most)))
+        in_flight = max((counter.in_flight() for counter in counters), default=4)
+        return max(1, sum(blocks)), in_flight
+    even = math.floor((1 + _ROUNDING) * sum(loads) / most)
+    slowest = counters[shares.index(most)]
+    return max(1, min(sum(blocks), even)), slowest.in_flight()
 
 
 def _load_seconds(counter: Counter, device: Device) -> float:

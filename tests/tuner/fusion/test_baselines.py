@@ -24,8 +24,8 @@ from tuner.fusion.traffic import traffic
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
 from tuner.fusion.xla import xla_groups
-from tuner.ir.graph import Graph
-from tuner.plan import Pin
+from tuner.ir.graph import Graph, Region
+from tuner.plan import Family, Pin
 from tuner.rewrite import simplify
 
 Strategy = Callable[..., Grouping]
@@ -328,3 +328,18 @@ def test_without_time_the_best_strategy_that_keeps_the_pins_is_taken() -> None:
     solution = solve(graph, bytes_price(graph), pins=pins)
     assert solution.baselines["xla"].kernels == 1
     assert len(solution.partition.choices) == 2
+
+
+def test_of_costs_that_differ_by_noise_fewer_bytes_win(patterns_dir: Path) -> None:
+    """A hundred-thousandth is no reason to move a tensor twice; a tenth is."""
+    graph = written(patterns_dir, "scalar_bait")
+
+    def price(share: float) -> Callable[[Region, Family], float]:
+        bait = {"scale_x", "scale_y"}
+        return lambda region, _: 1e-6 * (1 - share * bait.issubset(region.nodes))
+
+    for share, together in ((1e-5, False), (0.1, True)):
+        choices = solve(graph, price(share)).partition.choices
+        groups = [frozenset(choice.region.nodes) for choice in choices]
+        assert apart(groups, "scale_x", "scale_y") is not together
+        assert apart(groups, "scale_y", "add") is together
