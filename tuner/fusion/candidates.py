@@ -46,8 +46,9 @@ class Breadth:
     Attributes:
         repeated: most units that a kernel computes again although others need them
             before it can run; None is no limit.
-        optional: up to so many possible outputs every choice of outputs is tried;
-            above, all of them, all but one, and one. With 0 a kernel writes all that
+        optional: up to so many possible outputs every choice of outputs is tried, and
+            every choice beside what the graph delivers; above, all of them, all but
+            one, and one. With 0 a kernel writes all that
             others read.
     """
 
@@ -420,6 +421,11 @@ class Space:
             return
         if wanted:
             yield wanted
+        last = optional & self.view.delivered
+        inner = list(bits(optional & ~last))
+        if last and len(inner) <= self._breadth.optional:
+            for pick in range(1 << len(inner)):
+                yield last | sum(1 << inner[b] for b in bits(pick))
         for j in choices if self._breadth.optional else ():
             changed = wanted ^ 1 << j
             if changed:
