@@ -142,10 +142,10 @@ def export(
     layout = _Layout(program, known)
     for name in program.inputs:
         layout.buffer(name)
-    steps = [_step(step, layout, language) for step in program.steps]
+    steps = [_step(step, layout, language, with_models) for step in program.steps]
     outputs = [layout.buffer(name) for name in program.outputs]
-    prepare = _prepare(program, layout, weights)
-    files = {**_library_files(program), **prepare.files()} if with_models else {}
+    prepare = _prepare(program, layout, weights, with_models)
+    files = {**(_library_files(program) if with_models else {}), **prepare.files()}
     manifest = {
         "schema": EXPORT_SCHEMA,
         "format": language,
@@ -182,14 +182,16 @@ def _known(program: Program, weights: Mapping[str, Array]) -> Mapping[str, Array
     return given
 
 
-def _step(step: Step, layout: _Layout, language: Language) -> dict[str, Any]:
+def _step(
+    step: Step, layout: _Layout, language: Language, with_models: bool
+) -> dict[str, Any]:
     if step.source is None:
         given = (*step.graph.inputs, *step.graph.weights)
         return {
             "name": step.name,
             "kind": "library",
-            "model": f"library/{step.name}.onnx",
-            "operators": sorted({node.op for node in step.graph.nodes}),
+            "model": f"library/{step.name}.onnx" if with_models else None,
+            "operators": _operators(step.graph),
             "inputs": [layout.buffer(step.tensor(name)) for name in given],
             "outputs": [layout.buffer(step.tensor(n)) for n in step.graph.outputs],
         }
@@ -204,6 +206,11 @@ def _step(step: Step, layout: _Layout, language: Language) -> dict[str, Any]:
         "shared_bytes": source.shared_bytes,
         "arguments": [layout.buffer(step.tensor(a.tensor)) for a in source.arguments],
     }
+
+
+def _operators(graph: Graph) -> list[str]:
+    """Operators by name; those that we do not know by that of the standard."""
+    return sorted({str(n.attributes.get("op_type", n.op)) for n in graph.nodes})
 
 
 def _file(source: Source, language: Language) -> str:
@@ -262,7 +269,7 @@ class _Prepare:
 
 
 def _prepare(
-    program: Program, layout: _Layout, weights: Mapping[str, Array]
+    program: Program, layout: _Layout, weights: Mapping[str, Array], with_models: bool
 ) -> _Prepare:
     """The model that turns weights into what the kernels read, where one is left."""
     graph = program.prepare
@@ -272,11 +279,12 @@ def _prepare(
     known = {name: weights[name] for name in given if name in weights}
     return _Prepare(
         manifest={
-            "model": "prepare.onnx",
+            "model": "prepare.onnx" if with_models else None,
+            "operators": _operators(graph),
             "inputs": [name for name in given if name not in known],
             "outputs": list(graph.outputs),
         },
-        make=lambda: _onnx(graph, known),
+        make=(lambda: _onnx(graph, known)) if with_models else None,
     )
 
 
@@ -348,7 +356,7 @@ def _list(numbers: Iterable[int]) -> str:
 def _row(number: int, step: Mapping[str, Any], *, is_cuda: bool) -> str:
     tail = f"arguments_{number}, {len(_touched(step))}"
     if step["kind"] == "library":
-        model = f'"{step["model"]}"'
+        model = f'"{step["model"]}"' if step["model"] else "0"
         return f'    {{"{step["name"]}", 0, "", {{0}}, {{0}}, 0u, {model}, {tail}}},'
     file = step["file"]
     if is_cuda:

@@ -237,15 +237,33 @@ def test_a_stored_plan_is_exported_without_its_model(
     from service.app import create_app  # noqa: PLC0415
     from tests.service.api.conftest import settings  # noqa: PLC0415
 
+    graph = json.loads(model.read_text())
+    chosen = {
+        "name": "chosen",
+        "op": "RandomNormalLike",
+        "domain": "",
+        "outputs": ["best"],
+    }
+    graph["nodes"].append({**chosen, "inputs": ["weights"], "attributes": {}})
+    graph["outputs"] = ["best"]
+    model.write_text(json.dumps(graph))
     with TestClient(create_app(settings(tmp_path / "data"))) as client:
-        graph = json.loads(model.read_text())
         asked = {"graph": graph, "target": "sm_90"}
         key = client.post("/v1/plans", json=asked).json()["plan_key"]
     one, other = tmp_path / "by-key", tmp_path / "by-model"
     assert fuseplan("export", key, "-o", one).code == 0
     assert fuseplan("export", model, "-t", "sm_90", "-o", other).code == 0
-    for name in ("plan.c", "CMakeLists.txt"):
-        assert (one / name).read_text() == (other / name).read_text()
+    found, full = (json.loads((f / "manifest.json").read_text()) for f in (one, other))
+    (name,) = found["library_calls"]
+    for manifest in (found, full):
+        step = next(s for s in manifest["steps"] if s["name"] == name)
+        assert (step["model"] is None) == (manifest is found)
+        step["model"] = None
+    for part in ("steps", "buffers", "inputs", "outputs", "arena_bytes"):
+        names = {"names": []} if part == "buffers" else {}
+        rows = full[part]
+        assert found[part] == ([{**row, **names} for row in rows] if names else rows)
+    assert not (one / "library").exists()
     kernels = [sorted(p.name for p in (f / "kernels").iterdir()) for f in (one, other)]
     assert kernels[0] == kernels[1]
     assert fuseplan("export", "0" * 64, "-o", one).code == 3

@@ -30,7 +30,7 @@ typedef struct {
     size_t grid[3];
     size_t block[3];
     size_t shared_bytes;
-    const char *library;  /* ONNX model of a library call; NULL when generated */
+    const char *library;  /* ONNX model of a library call, where it is known */
     const int *arguments; /* numbers of buffers, in order */
     int count;
 } fp_step;

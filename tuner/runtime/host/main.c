@@ -49,7 +49,7 @@ static int has_library_calls(void) {
         const fp_step *step = &fp_the_plan.steps[i];
         if (step->file) continue;
         fprintf(stderr, "%s: a library call, run %s in its place\n", step->name,
-                step->library);
+                step->library ? step->library : "the operators of the manifest");
         count++;
     }
     return count;
