@@ -125,6 +125,23 @@ def follow(client: httpx.Client, name: str, answer: httpx.Response) -> set[str]:
     return met
 
 
+def explore(client: httpx.Client) -> None:
+    """Ask for what only a chain of answers leads to, links and lists alike."""
+    for width, mode in ((64, "analytic"), (160, "tuned")):
+        answer = client.post(
+            "/v1/plans",
+            content=graph_onnx(width=width),
+            params={"target": "cpu", "mode": mode},
+            headers=ONNX,
+            timeout=60,
+        )
+        follow(client, "submitPlan", answer)
+    follow(client, "listDevices", client.get("/v1/devices"))
+    ended = client.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]
+    trials = client.get(f"/v1/jobs/{ended[-1]['id']}/trials").json()["trials"]
+    client.get(f"/v1/jobs/{ended[-1]['id']}/trials/{trials[0]['number']}")
+
+
 def test_the_links_of_the_document_lead_somewhere(tmp_path: Path) -> None:
     """What an answer says that can be asked next is answered, with 2xx.
 
@@ -156,15 +173,17 @@ def test_the_links_of_the_document_lead_somewhere(tmp_path: Path) -> None:
 def test_the_service_keeps_to_its_document(tmp_path: Path) -> None:
     """Whatever the document allows is answered as it says, and what it forbids is not.
 
-    At full length every operation is answered with 2xx at least once.
+    At full length every operation is answered with 2xx at least once, by it or by
+    following the document's links.
     """
     with serving(tmp_path, "null:0") as (client, _):
         assert end_of(client, tune(client, 64)) == "succeeded"
         offer_every_device(tmp_path)
-        before = answered(client)
+        if SOAK:
+            explore(client)
         ended = fuzz(client, tmp_path / "plans.tar.zst")
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        found = set(answered(client) - before)
+        found = set(answered(client))
         wanted = {
             (method, path)
             for name, (method, path, _) in operations(client).items()
