@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` and `make test`. Both set themselves up.
-.PHONY: install demo test check soak lock patterns golden clean
+.PHONY: install demo test check soak lock patterns bench bench-ui pictures clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -46,6 +46,18 @@ soak: install
 patterns: install
 	$(BIN)/python -m tests.tuner.fusion.patterns
 
+# Kernels beside those of five libraries, which get an environment of their own.
+bench: install
+	$(BIN)/python -m benchmarks.peers --environment .peers
+
+# What the dashboard takes to paint and to answer when a job is large.
+bench-ui: install
+	$(BIN)/python -m benchmarks.ui
+
+# Every view of the dashboard, from a real run.
+pictures: install
+	$(BIN)/python -m tests.browser.pictures
+
 # Write the resolved versions and hashes of every extra again.
 lock:
 	$(PYTHON) -m venv .lockenv && .lockenv/bin/pip install --quiet uv
@@ -54,4 +66,4 @@ lock:
 	rm -rf .lockenv
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

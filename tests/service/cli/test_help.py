@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -28,7 +30,16 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "db upgrade"])
+def leaves(group: Any, words: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every command, those inside of groups by all their words."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaves(command, (*words, name))
+        else:
+            yield " ".join((*words, name))
+
+
+@pytest.mark.parametrize("command", sorted(leaves(typer.main.get_command(app))))
 def test_every_help_shows_an_example(fuseplan: Fuseplan, command: str) -> None:
     """The example calls the very command."""
     ended = fuseplan(*command.split(), "--help")
