@@ -8,10 +8,12 @@ It runs in the peers' environment, so it imports nothing of the product but by n
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -24,6 +26,8 @@ import numpy as np
 Arrays = dict[str, np.ndarray[Any, Any]]
 WARM_SECONDS: Final = 0.01
 _MOST_CALLS: Final = 5000
+_PARENT_DEATH: Final = 1
+"""PR_SET_PDEATHSIG of Linux."""
 
 
 class Loaded(Protocol):
@@ -128,6 +132,7 @@ class Worker:
 
 def main() -> None:
     """Serve until standard input ends; every failure becomes an answer."""
+    ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)  # a stopped one sees no end
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
 
