@@ -11,7 +11,9 @@ import pytest
 from tests.conftest import SOAK
 from tests.tuner.fusion.enumerator import least_cost
 from tests.tuner.fusion.zoo_pieces import cut, static_graphs
+from tuner.fusion.candidates import EXHAUSTIVE_UNITS
 from tuner.fusion.partition import solve
+from tuner.fusion.trim import NOISE
 from tuner.ir.graph import Graph, Region, region_inputs
 from tuner.plan import Family
 
@@ -37,7 +39,10 @@ def _piece(graphs: Mapping[str, Graph], seed: int) -> Graph:
 
 @pytest.mark.parametrize("seed", range(PIECES))
 def test_no_plan_of_a_piece_is_cheaper(graphs: Mapping[str, Graph], seed: int) -> None:
-    """The planner's cost of a piece is the least of all plans, its bound not above."""
+    """The planner's cost of a piece is the least of all plans, but for noise.
+
+    Where every set of nodes is a candidate, the bound is that least cost.
+    """
     graph = _piece(graphs, seed)
 
     def price(region: Region) -> float:
@@ -50,6 +55,8 @@ def test_no_plan_of_a_piece_is_cheaper(graphs: Mapping[str, Graph], seed: int) -
 
     found = solve(graph, priced).partition
     expected = least_cost(graph, price, "full")
-    assert found.objective_seconds == pytest.approx(expected, rel=1e-9)
+    assert expected * (1 - 1e-9) <= found.objective_seconds
+    assert found.objective_seconds <= expected * (1 + NOISE)
     assert found.candidate_space.complete
-    assert found.gap <= 1e-6
+    if sum(node.op != "reshape" for node in graph.nodes) <= EXHAUSTIVE_UNITS:
+        assert found.bound_seconds == pytest.approx(expected, rel=1e-6)
