@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` and `make test`. Both set themselves up.
-.PHONY: install demo test check soak lock patterns bench bench-ui pictures clean
+.PHONY: install demo test check soak lock release patterns bench bench-ui pictures clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -19,7 +19,7 @@ demo: install
 	$(BIN)/fuseplan demo $(if $(ONCE),--once)
 
 # Tests that measure on the processor, or start services, have it for themselves.
-ALONE := tests/browser tests/service tests/tuner/calibration tests/tuner/runtime \
+ALONE := tests/browser tests/release tests/service tests/tuner/calibration tests/tuner/runtime \
 	tests/tuner/search
 test: install
 ifdef TESTS
@@ -64,6 +64,12 @@ lock:
 	.lockenv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 \
 		--generate-hashes --no-header --no-annotate --quiet -o requirements.lock
 	rm -rf .lockenv
+	$(BIN)/python -m release.supply
+
+# The distribution, the list of third parties and the bill of materials, in dist/.
+release: install
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m release.supply
 
 clean:
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
