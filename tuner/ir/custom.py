@@ -33,7 +33,7 @@ Action = OneOf["forbid", "require", "alone"]
 FLOATS: Final = (DType.F64, DType.F32, DType.F16, DType.BF16)
 """Element types that a custom operator may compute in."""
 _TRUTHS: Final = frozenset({"and_", "or_", "xor_", "not_"})
-INTEGERS: Final = frozenset(name for name in FUNCTIONS if name[:4] in ("bit_", "shif"))
+INTEGERS: Final = frozenset(n for n in FUNCTIONS if n.startswith(("bit_", "shift")))
 """Functions that a custom operator, which computes floats, has no use for."""
 _LONGEST: Final = 2000
 AS_VALUE: Final = "as_value"
