@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from cost_model.estimate import Evidence
 from tuner.errors import ConstraintsUnsatisfiable
 from tuner.plan import Measurement, Plan, Refinement
 from tuner.search.contest import CONFIDENCE, Contestant, gap_of
@@ -63,9 +64,13 @@ class Plans:
         if kept is None:
             solution = run.best().solution
             kept = Contestant(solution=solution, tuned=tuned_of(run.kernels))
+        plan, whole = self._assembled(kept), self._shown()
+        is_measured = "plan" in whole and not whole["plan"].failure
         return replace(
-            self._assembled(kept),
-            whole=self._shown(),
+            plan,
+            # Run whole, a plan is measured, even if its kernels were never run alone.
+            evidence=Evidence.MEASURED if is_measured else plan.evidence,
+            whole=whole,
             refinement=self._refinement(kept) if run.toolchain else None,
         )
 

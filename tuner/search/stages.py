@@ -41,7 +41,7 @@ COVER_ROUNDS: Final = 4
 """Solves while covering; each either changes the partition or ends the stage."""
 RECOVERY_ROUNDS: Final = 2
 """Solves after schedules were improved."""
-PROOF_ROUNDS: Final = 40
+PROOF_ROUNDS: Final = 128
 """Solves with optimistic bounds."""
 WHOLE_RUNS: Final = 2
 """Runs of the whole plans, if somebody kills the first."""

@@ -149,8 +149,8 @@ def test_a_missing_plan_says_why(client: TestClient) -> None:
         (graph_onnx(), {"target": "sm_12"}, 422, "unknown-target"),
         (graph_onnx(), {}, 422, "invalid-request"),
         (graph_onnx(), {"target": "cpu", "mode": "fast"}, 422, "invalid-request"),
-        (graph_onnx(), {"target": "cpu", "options": "{"}, 400, "malformed-body"),
-        (graph_onnx(), {"target": "cpu", "options": "[]"}, 400, "malformed-body"),
+        (graph_onnx(), {"target": "cpu", "options": "{"}, 422, "invalid-request"),
+        (graph_onnx(), {"target": "cpu", "options": "[]"}, 422, "invalid-request"),
         (graph_onnx(), {"target": "cpu", "options": '{"x":1}'}, 422, "invalid-option"),
         (
             graph_onnx(),

@@ -91,7 +91,7 @@ def runner_with() -> Callable[[Callable[[MeasureRequest], float]], NullRunner]:
 
 
 Log = list[tuple[dict[str, Any], list[dict[str, Any]]]]
-LARGE = Budget(seconds=1e6, trials=80, trials_per_kernel=6)
+LARGE = Budget(seconds=1e6, trials=120, trials_per_kernel=6)
 
 
 def no_clock() -> float:
