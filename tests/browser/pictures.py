@@ -25,7 +25,7 @@ import httpx
 
 from service.cli.demo import MODEL, example_model, serving
 from tests.browser.driving import Browser, Page, chromium
-from tests.browser.views import AN_ARROW, addresses, wait_for_drawings
+from tests.browser.views import A_FRAME, AN_ARROW, addresses, wait_for_drawings
 
 LOOKS: Final = {
     "": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
@@ -243,6 +243,7 @@ def _close_ups(camera: Camera, run: str, at: int) -> list[int]:
     inside = opened.locator("#partition-section").screenshot()
     page = camera.open(run, "run", **options)
     page.locator("#partition").scroll_into_view_if_needed()
+    page.evaluate(A_FRAME)
     page.mouse.click(*page.evaluate(AN_ARROW))
     page.wait_for_selector("#partition-detail .why")
     page.reload()  # the link of the arrow shows it in the middle

@@ -16,6 +16,7 @@ from service.store import jobs
 from service.store.jobs import EventDraft
 from tests.browser.conftest import Site, Watched
 from tests.browser.views import (
+    A_FRAME,
     AN_ARROW,
     DEEP_KEY,
     JOB,
@@ -65,6 +66,7 @@ def test_from_the_demo_to_the_price_of_a_cut(watch: Watch) -> None:
     page.click(f"a[href='/jobs/{JOB}']")
     page.wait_for_selector("#partition[data-boxes]")
     page.locator("#partition").scroll_into_view_if_needed()
+    page.evaluate(A_FRAME)
     clicks += 1
     page.mouse.click(*page.evaluate(AN_ARROW))
     detail = page.locator("#partition-detail")

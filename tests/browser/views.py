@@ -64,16 +64,32 @@ DRAWINGS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What has been drawn before a page is looked at."""
 
+A_FRAME: Final = """() => new Promise((done) =>
+  requestAnimationFrame(() => requestAnimationFrame(done)))"""
+"""Resolves when the page was drawn once more: what scrolls is where it will be."""
+
 AN_ARROW: Final = """() => {
   const box = document.querySelector("#partition").getBoundingClientRect();
   const graph = document.querySelector("#partition .graph")._cyreg.cy;
   const inside = (p) => p.x > 40 && p.x < box.width - 200 && p.y > 90
     && p.y < box.height - 60;
-  const edges = graph.edges().filter(
-    (e) => inside(e.renderedMidpoint()) && e.data("bytes") > 1e5);
-  const edge = edges[1] ?? edges[0];
-  const from = edge.renderedSourceEndpoint(), middle = edge.renderedMidpoint();
-  return [box.left + (from.x + middle.x) / 2, box.top + (from.y + middle.y) / 2];
+  const places = (edge) => {
+    const ends = [edge.sourceEndpoint(), edge.targetEndpoint()];
+    const middle = edge.midpoint();
+    return [middle, ...ends.map((end) => (
+      {x: (end.x + middle.x) / 2, y: (end.y + middle.y) / 2}))];
+  };
+  for (const edge of graph.edges().filter((e) => e.data("bytes") > 1e5)) {
+    for (const place of places(edge)) {
+      const seen = {
+        x: place.x * graph.zoom() + graph.pan().x,
+        y: place.y * graph.zoom() + graph.pan().y,
+      };
+      const hit = graph.renderer().findNearestElement(place.x, place.y, true, false);
+      if (inside(seen) && hit === edge[0]) return [box.left + seen.x, box.top + seen.y];
+    }
+  }
+  throw new Error("no arrow can be clicked");
 }"""
 """Where on the screen an arrow of the partition is."""
 
