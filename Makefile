@@ -18,9 +18,11 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	$(BIN)/fuseplan demo $(if $(ONCE),--once)
 
-# Tests that measure on the processor, or start services, have it for themselves.
-ALONE := tests/browser tests/release tests/service tests/tuner/calibration tests/tuner/runtime \
-	tests/tuner/search
+# Tests that measure on the processor, or kill what they start, have it for themselves.
+ALONE := tests/browser tests/release tests/service/jobs \
+	tests/service/api/test_process.py $(addprefix tests/service/cli/test_, \
+	calibrating.py running.py tuning.py) \
+	tests/tuner/calibration tests/tuner/runtime tests/tuner/search
 test: install
 ifdef TESTS
 	$(BIN)/python -m pytest -q $(TESTS)
