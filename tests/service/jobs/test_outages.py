@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from service.app import prepare
 from service.settings import Settings
@@ -165,6 +166,7 @@ def check_all(house: House, accepted: set[str]) -> None:
         assert list(retention.faults(session)) == []
 
 
+@pytest.mark.parametrize("fleet_url", ["sqlite", "postgresql"], indirect=True)
 def test_whatever_is_killed_nothing_accepted_is_lost(
     fleet_url: str, tmp_path: Path
 ) -> None:
