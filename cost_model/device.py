@@ -67,8 +67,8 @@ class Device:
         library_serial_bytes: operators that touch no more run on one thread.
         library_floor_seconds: no library call ever takes less.
         library_efficiency: share of the peak arithmetic that the library reaches.
-        library_memory_efficiency: share of the bandwidth of copies that the library's
-            operators reach.
+        library_memory_efficiency: share of the bandwidth of copies in the caches that
+            the library's operators reach.
         block_launch_seconds: start of one block on its multiprocessor.
         barrier_seconds: one block-wide barrier, exposed.
         shuffle_seconds: one sub-group exchange, exposed.

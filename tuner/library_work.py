@@ -48,8 +48,10 @@ def library_work(small: Graph, device: Device) -> Work:
     operators passes through memory. Convolutions on a CPU work on channels in blocks:
     what enters or leaves the call is put into that order and back.
     """
-    found = _operators(small, device)
-    reordered = _reorders(small) if device.kind == "cpu" else ()
+    home = homes(small)
+    delivered = {home[name] for name in small.outputs}
+    found = _operators(small, home, device)
+    reordered = _reorders(small, home, delivered) if device.kind == "cpu" else ()
     accesses = [_whole(small, name) for name in _read(small)]
     accesses += [_whole(small, name, is_write=True) for name in small.outputs]
     elements = sum(small.types[name].elements for name in small.outputs)
@@ -60,13 +62,15 @@ def library_work(small: Graph, device: Device) -> Work:
         block_threads=threads,
         registers_per_thread=32,
         bytes_in_flight_per_thread=32,
-        operators=(*_counted(small, found), *reordered) or (LibraryOperator(),),
+        operators=(*_counted(small, delivered, found), *reordered)
+        or (LibraryOperator(),),
     )
 
 
-def _operators(small: Graph, device: Device) -> Sequence[_Operator]:
+def _operators(
+    small: Graph, home: Mapping[str, str], device: Device
+) -> Sequence[_Operator]:
     nodes = [node for node in small.nodes if node.op != "reshape"]
-    home = homes(small)
     heads = _heads(nodes, _readers(nodes, home), device)
     found: dict[str, _Operator] = {}
     for node in nodes:
@@ -78,10 +82,10 @@ def _operators(small: Graph, device: Device) -> Sequence[_Operator]:
     return tuple(found.values())
 
 
-def _counted(small: Graph, found: Sequence[_Operator]) -> tuple[LibraryOperator, ...]:
+def _counted(
+    small: Graph, delivered: set[str], found: Sequence[_Operator]
+) -> tuple[LibraryOperator, ...]:
     """Bytes of each operator: of the call's operands, and of what is passed on."""
-    home = homes(small)
-    delivered = {home[name] for name in small.outputs}
     made = {name for one in found for name in one.made}
     passed = {name for one in found for name in one.read - one.made} & made - delivered
     counted = []
@@ -99,10 +103,10 @@ def _counted(small: Graph, found: Sequence[_Operator]) -> tuple[LibraryOperator,
     return tuple(counted)
 
 
-def _reorders(small: Graph) -> Iterator[LibraryOperator]:
+def _reorders(
+    small: Graph, home: Mapping[str, str], delivered: set[str]
+) -> Iterator[LibraryOperator]:
     """Copies of activations between the user's order and blocks of channels."""
-    home = homes(small)
-    delivered = {home[name] for name in small.outputs}
     blocked: set[str] = set()
     for node in small.nodes:
         if node.op not in _BLOCKED:

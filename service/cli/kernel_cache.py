@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -99,25 +98,13 @@ def keep_batch(
 
 def stored(subject: str, device: str, result: Json) -> StoredMeasurement:
     """A kernel run as the store keeps it."""
-    return StoredMeasurement(
-        job=None,
+    return StoredMeasurement.of(
+        result,
         subject=subject,
-        kernel=result["kernel"],
         device=device,
+        kernel=result["kernel"],
         schedule=result["schedule"],
-        seconds=_finite(result["seconds"]),
-        low_seconds=_finite(result.get("low_seconds")),
-        high_seconds=_finite(result.get("high_seconds")),
-        samples=tuple(result.get("samples", ())),
-        failure=result.get("failure", ""),
-        result=result,
     )
-
-
-def _finite(value: Any) -> float | None:
-    if isinstance(value, float | int) and math.isfinite(value):
-        return float(value)
-    return None
 
 
 def keep_plan(database: Database, prepared: Prepared, session: TuningSession) -> bool:

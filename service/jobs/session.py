@@ -144,18 +144,13 @@ def stored_measurements(
 def _measurement(
     job: JobRequest, subject: str, record: Json, item: Json
 ) -> StoredMeasurement:
-    return StoredMeasurement(
+    return StoredMeasurement.of(
+        record,
         job=job.id,
         subject=subject,
-        kernel=item.get("kernel"),
         device=job.target,
-        schedule=item.get("schedule", {}),
-        seconds=_finite(record["seconds"]),
-        low_seconds=_finite(record.get("low_seconds")),
-        high_seconds=_finite(record.get("high_seconds")),
-        samples=tuple(record.get("samples", ())),
-        failure=record.get("failure", ""),
-        result=record,
+        kernel=item.get("kernel"),
+        schedule=item.get("schedule"),
     )
 
 

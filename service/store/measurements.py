@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,6 +42,38 @@ class StoredMeasurement:
     samples: tuple[float, ...]
     failure: str
     result: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        result: Mapping[str, Any],
+        *,
+        subject: str,
+        device: str,
+        kernel: str | None = None,
+        schedule: Mapping[str, Any] | None = None,
+        job: str | None = None,
+    ) -> StoredMeasurement:
+        """A run as the tuner told it; times that are no numbers become none."""
+        return cls(
+            job=job,
+            subject=subject,
+            kernel=kernel,
+            device=device,
+            schedule=schedule or {},
+            seconds=_finite(result["seconds"]),
+            low_seconds=_finite(result.get("low_seconds")),
+            high_seconds=_finite(result.get("high_seconds")),
+            samples=tuple(result.get("samples", ())),
+            failure=result.get("failure", ""),
+            result=result,
+        )
+
+
+def _finite(value: Any) -> float | None:
+    if isinstance(value, float | int) and math.isfinite(value):
+        return float(value)
+    return None
 
 
 class MeasurementRow(Base):

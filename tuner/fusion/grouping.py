@@ -249,11 +249,7 @@ def _is_library_call(rules: Rules, mask: int) -> bool:
     outputs = view.wanted(mask)
     if outputs & (outputs - 1):
         return False
-    above = below = 0
-    for i in bits(mask):
-        above |= view.above[i]
-        below |= view.below[i]
-    if above & below & ~mask:
+    if not view.is_convex(mask):
         return False
     family = rules.judge(mask, outputs)
     return family is Family.LIBRARY or (

@@ -256,11 +256,7 @@ def _legal_parts(
 
 def _is_legal(rules: Rules, mask: int) -> bool:
     view = rules.view
-    above = below = 0
-    for i in bits(mask):
-        above |= view.above[i]
-        below |= view.below[i]
-    if above & below & ~mask:
+    if not view.is_convex(mask):
         return False
     return not isinstance(rules.judge(mask, view.wanted(mask)), Refusal)
 

@@ -147,11 +147,7 @@ def whole_composites(view: View) -> list[int]:
     """The user's nodes, whole; one that is not convex falls apart into its nodes."""
     groups, covered = [], 0
     for mask in view.composites.values():
-        above = below = 0
-        for i in bits(mask):
-            above |= view.above[i]
-            below |= view.below[i]
-        if not above & below & ~mask:
+        if view.is_convex(mask):
             groups.append(mask)
             covered |= mask
     return groups + [1 << i for i in bits(view.everything & ~covered)]

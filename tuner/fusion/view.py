@@ -244,6 +244,14 @@ class View:
             found |= self.made[i]
         return found
 
+    def is_convex(self, mask: int) -> bool:
+        """Whether no path between two of these nodes leads through another."""
+        above = below = 0
+        for i in bits(mask):
+            above |= self.above[i]
+            below |= self.below[i]
+        return not above & below & ~mask
+
     def needs(self, mask: int) -> int:
         """Tensors that the nodes read and do not make."""
         found = 0
