@@ -17,9 +17,9 @@ from service.api.context import Context, ContextDep
 from service.api.jobs import JobDep
 from service.api.problems import told
 from service.api.schemas import EXAMPLE_DIGEST
-from service.api.thinning import Point, thin
+from service.api.thinning import places
 from service.errors import JobNotFound
-from service.store import jobs, trials
+from service.store import trials
 from service.store.jobs import Event, Job
 from service.store.trials import Wanted
 
@@ -266,58 +266,48 @@ def get_history(
 ) -> HistoryBody:
     """Best time over trials and seconds, thinned, with the decisions between."""
     with context.database.read() as session:
-        found = list(_all_events(session, job.id))
-    curve = [point for event in found if (point := _point(event, job)) is not None]
-    thinned = thin(curve, points)
+        after = trials.last_number(session, job.id)
+        curve = trials.curve(session, job.id, until=after)
+        kept = places([seconds for _, seconds in curve], points)
+        numbers = [curve[place][0] for place in kept]
+        drawn = trials.chosen(session, job.id, numbers)
+        decided = trials.decisions(session, job.id)
+        total = trials.count(session, job.id, Wanted())
     return HistoryBody(
-        total=sum(event.type == "trial" for event in found),
+        total=total,
         columns=list(COLUMNS),
-        points=[_row(point) for point in thinned],
-        marks=[_mark(event, job) for event in found if _decides(event)],
-        whole_seconds=_whole(found),
-        after=found[-1].number if found else 0,
+        points=[_point(event, job) for event in drawn],
+        marks=[_mark(event, job) for event in decided if _decides(event)],
+        whole_seconds=_whole(decided),
+        after=after,
     )
-
-
-def _all_events(session: Any, job: str) -> Iterator[Event]:
-    after = 0
-    while found := jobs.events(session, job, after=after, limit=2000):
-        yield from found
-        after = found[-1].number
 
 
 def _elapsed(event: Event, job: Job) -> float:
     return max(0.0, (event.created_at - job.created_at).total_seconds())
 
 
-def _point(event: Event, job: Job) -> Point | None:
-    best = event.data.get("best_seconds")
-    if event.type not in {"trial", "resolve"} or not best:
-        return None
-    low, high = _interval(event)
-    return Point(
-        trial=int(event.data.get("trials", 0)),
-        elapsed_seconds=_elapsed(event, job),
-        best_seconds=float(best),
-        gap=event.data.get("gap"),
-        low_share=low,
-        high_share=high,
+def _point(event: Event, job: Job) -> list[float | None]:
+    """The best plan after an event, in the order of `COLUMNS`."""
+    data = event.data
+    values = (
+        data.get("trials", 0),
+        _elapsed(event, job),
+        data["best_seconds"],
+        data.get("gap"),
+        *_interval(event),
     )
+    return [None if value is None else float(f"{value:.6g}") for value in values]
 
 
 def _interval(event: Event) -> tuple[float | None, float | None]:
-    """Ends of a trial's interval over its median."""
+    """Ends of a trial's 95 % interval over its median."""
     names = ("seconds", "low_seconds", "high_seconds")
     seconds, low, high = (event.data.get(name) for name in names)
     is_sound = event.type == "trial" and not event.data.get("contended")
     if not is_sound or not (seconds and low and high):
         return None, None
     return float(low / seconds), float(high / seconds)
-
-
-def _row(point: Point) -> list[float | None]:
-    values = (getattr(point, name) for name in COLUMNS)
-    return [None if v is None else float(f"{v:.6g}") for v in values]
 
 
 def _decides(event: Event) -> bool:

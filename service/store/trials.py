@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from service.store.jobs import Event, EventRow, event_of
 from service.store.measurements import MeasurementRow, StoredMeasurement
+
+CURVE: Final = ("trial", "resolve")
+"""Types of events after each of which the best plan's time is known."""
+
+DECISIONS: Final = ("resolve", "plan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,54 @@ def sample(
     step = (len(numbers) - 1) / max(1, limit - 1)
     chosen = {numbers[round(place * step)] for place in range(limit)}
     return _events(session, _select(job, wanted).where(EventRow.number.in_(chosen)))
+
+
+def curve(session: Session, job: str, *, until: int) -> tuple[tuple[int, float], ...]:
+    """Number and best time of every event that tells one, in order, and nothing else.
+
+    A curve of 10,000 trials is thinned to a few hundred before a whole event is read.
+
+    Args:
+        session: where to look.
+        job: id of the job.
+        until: only events up to this number.
+    """
+    best = EventRow.data["best_seconds"].as_float()
+    query = (
+        select(EventRow.number, best)
+        .where(EventRow.job == job, EventRow.number <= until)
+        .where(EventRow.type.in_(CURVE))
+        .order_by(EventRow.number)
+    )
+    return tuple(
+        (number, seconds) for number, seconds in session.execute(query) if seconds
+    )
+
+
+def chosen(session: Session, job: str, numbers: Collection[int]) -> tuple[Event, ...]:
+    """The events of a job with these numbers, in order."""
+    query = (
+        select(EventRow)
+        .where(EventRow.job == job, EventRow.number.in_(numbers))
+        .order_by(EventRow.number)
+    )
+    return _events(session, query)
+
+
+def decisions(session: Session, job: str) -> tuple[Event, ...]:
+    """What a job decided between its trials: partitions solved, whole plans timed."""
+    query = (
+        select(EventRow)
+        .where(EventRow.job == job, EventRow.type.in_(DECISIONS))
+        .order_by(EventRow.number)
+    )
+    return _events(session, query)
+
+
+def last_number(session: Session, job: str) -> int:
+    """Number of the newest event of a job; zero before the first."""
+    query = select(func.max(EventRow.number)).where(EventRow.job == job)
+    return session.scalar(query) or 0
 
 
 def find(session: Session, job: str, number: int) -> Event | None:

@@ -11,10 +11,12 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import event
 
-from service.api.thinning import Point, thin
+from service.api.thinning import places
 from service.app import create_app
 from service.settings import Settings
+from service.store.jobs import EventRow
 from tests.service.dashboard.samples import store_job
 
 KEY, JOB = "1" * 64, "000000000001"
@@ -107,16 +109,42 @@ def test_history_is_small_and_keeps_the_extremes(client: TestClient) -> None:
 )
 def test_thinning_keeps_ends_and_extremes(best: list[float], limit: int) -> None:
     """The least and the greatest value, the first and the last point are never lost."""
-    points = [
-        Point(trial=i, elapsed_seconds=0.0, best_seconds=value, gap=None)
-        for i, value in enumerate(best)
-    ]
-    kept = thin(points, limit)
+    kept = places(best, limit)
     assert len(kept) <= max(limit, 4)
-    assert (kept[0], kept[-1]) == (points[0], points[-1])
-    values = [point.best_seconds for point in kept]
+    assert (kept[0], kept[-1]) == (0, len(best) - 1)
+    values = [best[place] for place in kept]
     assert (min(values), max(values)) == (min(best), max(best))
-    assert [point.trial for point in kept] == sorted(point.trial for point in kept)
+    assert list(kept) == sorted(set(kept))
+
+
+def test_a_thinned_curve_lies_on_the_whole_one(client: TestClient) -> None:
+    """Each point that is kept tells what its trial told; the best is among them."""
+    few = client.get(f"/v1/jobs/{MANY}/history?points=60").json()["points"]
+    cursor, best = 0, {}
+    while cursor is not None:
+        page = client.get(f"/v1/jobs/{MANY}/trials?limit=1000&cursor={cursor}").json()
+        best.update({one["trial"]: one["best_seconds"] for one in page["trials"]})
+        cursor = page["next"]
+    assert [point[2] for point in few] == pytest.approx(
+        [best[int(point[0])] for point in few], rel=1e-5
+    )
+    assert min(point[2] for point in few) == pytest.approx(min(best.values()), rel=1e-5)
+
+
+def test_history_reads_few_events_whole(client: TestClient) -> None:
+    """Of 3000 trials no more are decoded than are drawn, and the decisions."""
+    decoded = 0
+
+    def hear(_row: EventRow, _context: object) -> None:
+        nonlocal decoded
+        decoded += 1
+
+    event.listen(EventRow, "load", hear)
+    try:
+        shown = client.get(f"/v1/jobs/{MANY}/history?points=200").json()
+    finally:
+        event.remove(EventRow, "load", hear)
+    assert 0 < decoded <= 200 + 2 * (1 + len(shown["marks"]))
 
 
 def test_the_cache_is_listed_page_by_page(client: TestClient) -> None:
