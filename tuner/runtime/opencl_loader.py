@@ -19,6 +19,14 @@ from typing import Final
 
 _PRELOAD: Final = ("libirng.so", "libintlc.so.5", "libimf.so", "libsvml.so")
 _RUNTIME: Final = "libintelocl.so"
+_SCHEDULE: Final = (b"DPCPP_CPU_SCHEDULE", b"static")
+"""How the runtime lays work-groups over its threads, unless the user says otherwise.
+
+The groups of our kernels cost the same, so that every thread takes an equal range of
+them at once: that is cheaper than to share them out on demand (256 groups of a copy of
+64 Ki elements: 10.5 against 14.5 us a launch on two cores), and a thread finds in its
+own caches what it left there in the launch before.
+"""
 _SYSTEM_VENDORS: Final = Path("/etc/OpenCL/vendors")
 
 
@@ -46,6 +54,7 @@ def register_vendors(library_folder: Path = Path(sys.prefix) / "lib") -> bool:
     ):
         (folder / f"other-{number}.icd").write_text(f"{library}\n")
     os.putenv("OCL_ICD_VENDORS", str(folder))
+    ctypes.CDLL(None).setenv(*_SCHEDULE, 0)  # a value that is there stays
     return True
 
 
