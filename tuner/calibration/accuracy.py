@@ -2,14 +2,16 @@
 
 Two kinds of trials. A *schedule trial* times one kernel of the corpus under one of its
 schedules. A *pair* runs a graph as one kernel and as two, by turns, as whole programs:
-a fusion decision, measured. The lists are shuffled by a seed and walked until the time
-is up, so that a short run is a fair sample of a long one.
+a fusion decision, measured. Both lists are shuffled by a seed and walked side by side
+until the time is up, so that a short run is a fair sample of a long one, and a run that
+knows what an earlier one found goes on where that stopped.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from cost_model.roofline import lower_bound, predict
@@ -23,17 +25,19 @@ from tuner.runtime.feeds import make_feeds
 from tuner.runtime.requests import MeasureRequest, PlanRequest, Program, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cost_model.device import Device
     from tuner.ir.graph import Graph
     from tuner.plan import Measurement, Schedule
     from tuner.runtime.requests import PlanResult
 
-_PAIR_SHARE: Final = 0.4
-"""Share of the time for fusion decisions; the rest is for schedules."""
+TRIES: Final = 3
+"""Runs that may take an item again, because others disturbed it."""
 _DEADLINE_SECONDS: Final = 60.0
-_Item = TypeVar("_Item")
+_CHOICE: Final = 2
+"""So many schedules are a choice."""
+_Subject = TypeVar("_Subject")
 SHORTLIST: Final = 5
 """Schedules that a careful user would measure."""
 
@@ -138,79 +142,123 @@ class Decision:
             or self.apart.high_seconds < self.fused.low_seconds
         )
 
+    @property
+    def is_right(self) -> bool:
+        """Whether the model prefers what is faster."""
+        said = self.fused_predicted_seconds < self.apart_predicted_seconds
+        return said == (self.fused.seconds < self.apart.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What one kernel, or one pair, was found to take.
+
+    Attributes:
+        failures: trial -> why it has no time.
+        tries: how many runs have measured it.
+    """
+
+    trials: tuple[Trial, ...] = ()
+    regrets: tuple[Regret, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()
+    tries: int = 1
+
+    @property
+    def contended(self) -> int:
+        """Measurements that other processes disturbed."""
+        return sum(
+            measured.contended
+            for measured in (
+                *(trial.measured for trial in self.trials),
+                *(side for r in self.regrets for side in (r.chosen, r.winner)),
+                *(side for d in self.decisions for side in (d.fused, d.apart)),
+            )
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether measuring it again promises nothing."""
+        return not self.contended or self.tries >= TRIES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
     """Everything that was measured.
 
     Attributes:
-        failures: trial -> why it has no time.
+        found: by label of the kernel or pair.
+        asked: how many kernels and pairs there are to measure.
+        seconds: that measuring took, in all runs.
     """
 
     device: Device
     limits: Limits
-    trials: tuple[Trial, ...]
-    regrets: tuple[Regret, ...]
-    decisions: tuple[Decision, ...]
-    failures: tuple[tuple[str, str], ...]
+    found: Mapping[str, Found]
+    asked: int
     seconds: float
 
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Kernels under their schedules."""
+        return tuple(one for each in self.found.values() for one in each.trials)
 
-class _Run:
-    """One walk over the corpus."""
+    @property
+    def regrets(self) -> tuple[Regret, ...]:
+        """What choices by the model lose."""
+        return tuple(one for each in self.found.values() for one in each.regrets)
 
-    def __init__(
-        self,
-        device: Device,
-        timer: PairTimer,
-        clock: Callable[[], float],
-        limits: Limits,
-    ) -> None:
-        self.device, self.timer, self.limits = device, timer, limits
-        self.clock, self.start = clock, clock()
-        self.rng = random.Random(limits.seed)  # noqa: S311 - a seeded sample
-        self.trials: list[Trial] = []
-        self.regrets: list[Regret] = []
-        self.decisions: list[Decision] = []
-        self.failures: list[tuple[str, str]] = []
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Graphs fused and apart."""
+        return tuple(one for each in self.found.values() for one in each.decisions)
 
-    def has_time(self, share: float) -> bool:
-        return self.clock() - self.start < share * self.limits.seconds
+    @property
+    def failures(self) -> tuple[tuple[str, str], ...]:
+        """Trials without a time, with the reason."""
+        return tuple(one for each in self.found.values() for one in each.failures)
 
-    def schedules(self) -> None:
-        for sample in _shuffled(samples(), self.rng, self.limits.kernels):
-            if not self.has_time(1.0 - _PAIR_SHARE):
-                return
-            self._kernel(sample)
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything has been measured, as quietly as it could be."""
+        settled = sum(each.is_settled for each in self.found.values())
+        return settled >= self.asked
 
-    def pairs(self) -> None:
-        for pair in _shuffled(tuple(fusion_pairs()), self.rng, self.limits.pairs):
-            if not self.has_time(1.0):
-                return
-            self._decide(pair)
+
+@dataclass(slots=True)
+class _Item:
+    """One kernel or pair while it is measured."""
+
+    device: Device
+    timer: PairTimer
+    limits: Limits
+    trials: list[Trial] = field(default_factory=list)
+    regrets: list[Regret] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+
+    def measure(self, subject: Sample | FusionPair) -> Found:
+        """Measure it."""
+        if isinstance(subject, Sample):
+            self._kernel(subject)
+        else:
+            self._decide(subject)
+        return Found(
+            trials=tuple(self.trials),
+            regrets=tuple(self.regrets),
+            decisions=tuple(self.decisions),
+            failures=tuple(self.failures),
+        )
 
     def _kernel(self, sample: Sample) -> None:
-        nest = lower(sample.graph)
-        first, *others = space(nest, self.device)
-        more = min(self.limits.schedules - 1, len(others))
         kernels: list[tuple[Trial, Kernel]] = []
-        for schedule in (first, *self.rng.sample(others, more)):
+        for schedule in _drawn(sample, self.device, self.limits):
             kernel = generated(sample.graph, self.device, schedule)
             measured = self.timer.measure(self._request(kernel))
-            label = f"{sample.name}{list(sample.shape)} {schedule.as_dict}"
-            if self._failed(label, measured):
-                continue
-            trial = Trial(
-                name=sample.name,
-                shape=sample.shape,
-                family=str(nest.family),
-                schedule=schedule,
-                moved_bytes=kernel.work.read_bytes + kernel.work.written_bytes,
-                predicted_seconds=predict(kernel.work, self.device).seconds,
-                bound_seconds=lower_bound(kernel.work, self.device),
-                measured=measured,
-            )
-            kernels.append((trial, kernel))
+            label = f"{label_of(sample)} {schedule.as_dict}"
+            if not self._failed(label, measured):
+                trial = _trial(sample, schedule, kernel, self.device, measured)
+                kernels.append((trial, kernel))
         self.trials.extend(trial for trial, _ in kernels)
         if len(kernels) > 1:
             self._regret(kernels)
@@ -226,15 +274,7 @@ class _Run:
                 again = self.timer.measure_pair(*requests)
             if self._failed(f"{winner[0].name} again", again[0]):
                 continue
-            self.regrets.append(
-                Regret(
-                    name=winner[0].name,
-                    shape=winner[0].shape,
-                    shortlist=count,
-                    chosen=again[0],
-                    winner=again[1],
-                )
-            )
+            self.regrets.append(_regret(winner[0], count, *again))
 
     def _request(self, kernel: Kernel) -> MeasureRequest:
         return MeasureRequest(
@@ -266,25 +306,7 @@ class _Run:
         failed.append(self._failed(f"{pair.name} apart", apart))
         if any(failed):
             return
-        fused_bytes, fused_seconds = self._priced(pair.whole)
-        parts = [self._priced(part) for part in pair.parts]
-        self.decisions.append(
-            Decision(
-                name=pair.name,
-                family=str(lower(pair.whole).family),
-                fused_bytes=fused_bytes,
-                apart_bytes=sum(count for count, _ in parts),
-                fused_predicted_seconds=fused_seconds,
-                apart_predicted_seconds=sum(seconds for _, seconds in parts),
-                fused=fused,
-                apart=apart,
-            )
-        )
-
-    def _priced(self, graph: Graph) -> tuple[int, float]:
-        work = generated(graph, self.device).work
-        seconds = predict(work, self.device).seconds
-        return work.read_bytes + work.written_bytes, seconds
+        self.decisions.append(_decision(pair, self.device, fused, apart))
 
     def _failed(self, label: str, measured: Measurement) -> bool:
         if measured.failure:
@@ -293,28 +315,168 @@ class _Run:
 
 
 def measure_accuracy(
-    device: Device, timer: PairTimer, clock: Callable[[], float], limits: Limits
+    device: Device,
+    timer: PairTimer,
+    clock: Callable[[], float],
+    limits: Limits,
+    known: Accuracy | None = None,
 ) -> Accuracy:
-    """Measure schedules, then fusion decisions, until the time is up.
+    """Measure schedules and fusion decisions until the time is up.
 
     Args:
         device: whose numbers predict.
         timer: the runner of the device here.
         clock: monotonic seconds.
         limits: how much, and how long.
+        known: what earlier runs under the same limits found; it is gone on with.
     """
-    run = _Run(device, timer, clock, limits)
-    run.schedules()
-    run.pairs()
+    start = clock()
+    asked = _asked(limits)
+    found = dict(known.found) if known is not None else {}
+    for label, subject in asked.items():
+        before = found.get(label)
+        if before is not None and before.is_settled:
+            continue
+        if clock() - start >= limits.seconds:
+            break
+        now = _Item(device, timer, limits).measure(subject)
+        found[label] = _quieter(before, now)
     return Accuracy(
         device=device,
         limits=limits,
-        trials=tuple(run.trials),
-        regrets=tuple(run.regrets),
-        decisions=tuple(run.decisions),
-        failures=tuple(run.failures),
-        seconds=clock() - run.start,
+        found=MappingProxyType(
+            {label: found[label] for label in asked if label in found}
+        ),
+        asked=len(asked),
+        seconds=clock() - start + (known.seconds if known is not None else 0.0),
     )
+
+
+def predicted_again(measured: Accuracy, device: Device) -> Accuracy:
+    """The same measurements beside what another device, or model, says of them.
+
+    A choice that differs now was not timed by turns with the winner; its first time
+    stands in.
+    """
+    subjects = _asked(replace(measured.limits, kernels=None, pairs=None))
+    found = {
+        label: _said_again(each, subjects[label], device)
+        for label, each in measured.found.items()
+        if label in subjects
+    }
+    return replace(measured, device=device, found=MappingProxyType(found))
+
+
+def label_of(subject: Sample | FusionPair) -> str:
+    """What a kernel, or a pair, is called in records."""
+    if isinstance(subject, Sample):
+        return f"{subject.name}{list(subject.shape)}"
+    return subject.name
+
+
+def _asked(limits: Limits) -> Mapping[str, Sample | FusionPair]:
+    """Kernels and pairs, each in a seeded order, side by side."""
+    rng = random.Random(limits.seed)  # noqa: S311 - a seeded sample
+    kernels = _shuffled(samples(), rng, limits.kernels)
+    pairs = _shuffled(tuple(fusion_pairs()), rng, limits.pairs)
+    placed: list[tuple[float, Sample | FusionPair]] = []
+    parts: tuple[Sequence[Sample | FusionPair], ...] = (kernels, pairs)
+    for part in parts:
+        placed += [((n + 0.5) / len(part), one) for n, one in enumerate(part)]
+    placed.sort(key=lambda each: each[0])
+    return {label_of(subject): subject for _, subject in placed}
+
+
+def _drawn(sample: Sample, device: Device, limits: Limits) -> tuple[Schedule, ...]:
+    """The default and some others, whatever was drawn for other kernels."""
+    rng = random.Random(f"{limits.seed}/{label_of(sample)}")  # noqa: S311
+    first, *others = space(lower(sample.graph), device)
+    return (first, *rng.sample(others, min(limits.schedules - 1, len(others))))
+
+
+def _quieter(before: Found | None, now: Found) -> Found:
+    """The less disturbed of two runs."""
+    if before is None:
+        return now
+    better = now if now.contended <= before.contended else before
+    return replace(better, tries=before.tries + 1)
+
+
+def _trial(
+    sample: Sample,
+    schedule: Schedule,
+    kernel: Kernel,
+    device: Device,
+    measured: Measurement,
+) -> Trial:
+    return Trial(
+        name=sample.name,
+        shape=sample.shape,
+        family=str(lower(sample.graph).family),
+        schedule=schedule,
+        moved_bytes=kernel.work.read_bytes + kernel.work.written_bytes,
+        predicted_seconds=predict(kernel.work, device).seconds,
+        bound_seconds=lower_bound(kernel.work, device),
+        measured=measured,
+    )
+
+
+def _regret(
+    winner: Trial, count: int, chosen: Measurement, best: Measurement
+) -> Regret:
+    return Regret(
+        name=winner.name,
+        shape=winner.shape,
+        shortlist=count,
+        chosen=chosen,
+        winner=best,
+    )
+
+
+def _decision(
+    pair: FusionPair, device: Device, fused: Measurement, apart: Measurement
+) -> Decision:
+    fused_bytes, fused_seconds = _priced(pair.whole, device)
+    parts = [_priced(part, device) for part in pair.parts]
+    return Decision(
+        name=pair.name,
+        family=str(lower(pair.whole).family),
+        fused_bytes=fused_bytes,
+        apart_bytes=sum(count for count, _ in parts),
+        fused_predicted_seconds=fused_seconds,
+        apart_predicted_seconds=sum(seconds for _, seconds in parts),
+        fused=fused,
+        apart=apart,
+    )
+
+
+def _priced(graph: Graph, device: Device) -> tuple[int, float]:
+    work = generated(graph, device).work
+    seconds = predict(work, device).seconds
+    return work.read_bytes + work.written_bytes, seconds
+
+
+def _said_again(found: Found, subject: Sample | FusionPair, device: Device) -> Found:
+    if isinstance(subject, FusionPair):
+        said = [_decision(subject, device, d.fused, d.apart) for d in found.decisions]
+        return replace(found, decisions=tuple(said))
+    trials = []
+    for trial in found.trials:
+        kernel = generated(subject.graph, device, trial.schedule)
+        trials.append(_trial(subject, trial.schedule, kernel, device, trial.measured))
+    return replace(found, trials=tuple(trials), regrets=_chosen_again(trials))
+
+
+def _chosen_again(trials: Sequence[Trial]) -> tuple[Regret, ...]:
+    if len(trials) < _CHOICE:
+        return ()
+    said = sorted(trials, key=lambda trial: trial.predicted_seconds)
+    winner = min(trials, key=lambda trial: trial.measured.seconds)
+    regrets = []
+    for count in (1, SHORTLIST):
+        chosen = min(said[:count], key=lambda trial: trial.measured.seconds)
+        regrets.append(_regret(winner, count, chosen.measured, winner.measured))
+    return tuple(regrets)
 
 
 def _seconds(pair: tuple[Trial, Kernel]) -> float:
@@ -322,11 +484,11 @@ def _seconds(pair: tuple[Trial, Kernel]) -> float:
 
 
 def _shuffled(
-    items: Sequence[_Item], rng: random.Random, most: int | None
-) -> Iterator[_Item]:
+    items: Sequence[_Subject], rng: random.Random, most: int | None
+) -> list[_Subject]:
     order = list(items)
     rng.shuffle(order)
-    yield from order[:most]
+    return order[:most]
 
 
 def _program(whole: Graph, parts: Sequence[Graph], device: Device) -> Program:

@@ -88,6 +88,30 @@ def calibrate_device(
     return Fitted(calibration=_fit(device, timed), timed=tuple(timed), skipped=skipped)
 
 
+def fit_again(
+    device: Device, measured: Mapping[tuple[str, str], Measurement]
+) -> Fitted:
+    """Fit a device to micro-benchmarks that were timed earlier.
+
+    Args:
+        device: where to start from: the catalogue's row.
+        measured: by group and name; those that are no longer asked are left out.
+
+    Raises:
+        CannotCalibrate: too few are left to fit anything.
+    """
+    timed = [
+        TimedMicro(
+            micro=micro,
+            kernel=_kernel_of(micro, device),
+            measured=measured[micro.group, micro.name],
+        )
+        for micro in micro_benchmarks(device)
+        if (micro.group, micro.name) in measured
+    ]
+    return Fitted(calibration=_fit(device, timed), timed=tuple(timed), skipped={})
+
+
 def _by_turns(asked: Sequence[Micro]) -> tuple[Micro, ...]:
     """Some of every group first, so that a short run leaves no group out."""
     sizes: dict[str, int] = {}
@@ -107,14 +131,17 @@ def _label(micro: Micro) -> str:
 
 
 def _time(micro: Micro, device: Device, timer: Timer, budget: float) -> TimedMicro:
-    if micro.in_library:
-        if not is_available():
-            raise DeviceUnavailable("library", "ONNX Runtime is not installed")
-        kernel = library(micro.graph, device)
-    else:
-        kernel = generated(micro.graph, device, micro.schedule)
+    if micro.in_library and not is_available():
+        raise DeviceUnavailable("library", "ONNX Runtime is not installed")
+    kernel = _kernel_of(micro, device)
     measured = time_kernel(kernel, timer, budget_seconds=budget)
     return TimedMicro(micro=micro, kernel=kernel, measured=measured)
+
+
+def _kernel_of(micro: Micro, device: Device) -> Kernel:
+    if micro.in_library:
+        return library(micro.graph, device)
+    return generated(micro.graph, device, micro.schedule)
 
 
 def _fit(device: Device, timed: Sequence[TimedMicro]) -> Calibration:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cost_model.catalog import cpu
 from cost_model.refining import scaled
 from tests.tuner.calibration.fakes import PairModelTimer
-from tuner.calibration.accuracy import Limits, measure_accuracy
+from tuner.calibration.accuracy import (
+    TRIES,
+    Limits,
+    measure_accuracy,
+    predicted_again,
+)
 from tuner.calibration.corpus import fusion_pairs, samples
-from tuner.calibration.report import accuracy_json, summary
+from tuner.calibration.report import accuracy_from, accuracy_json, summary
 from tuner.document import encode
+from tuner.errors import InvalidModel
 from tuner.kernel.lower import lower
+
+if TYPE_CHECKING:
+    from cost_model.device import Device
+    from tuner.plan import Measurement
+    from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
 
 SMALL = Limits(kernels=8, pairs=8, schedules=5)
 
@@ -85,7 +97,7 @@ def test_failures_are_counted_and_not_scored() -> None:
 
 
 def test_the_time_limit_ends_both_parts() -> None:
-    """Schedules leave time for decisions, and those end with the time."""
+    """Schedules and decisions are taken side by side, and end with the time."""
     ticks = count()
     limits = Limits(seconds=12.0, schedules=2)
     measured = measure_accuracy(
@@ -93,6 +105,80 @@ def test_the_time_limit_ends_both_parts() -> None:
     )
     assert 0 < len(measured.trials) < 20
     assert 0 < len(measured.decisions) < 12
+    assert not measured.is_complete
+
+
+def test_a_run_goes_on_where_an_earlier_one_stopped() -> None:
+    """Through its document; together they are what one long run would have been."""
+    limits = replace(SMALL, kernels=2, pairs=4, schedules=2)
+    ticks, timer = count(), _Counting(cpu())
+    first = measure_accuracy(
+        cpu(), timer, lambda: float(next(ticks)), replace(limits, seconds=3.0)
+    )
+    assert 0 < len(first.found) < first.asked
+    kept = accuracy_from(json.loads(encode(accuracy_json(first))), cpu())
+    assert kept.found == first.found
+    rest = measure_accuracy(cpu(), timer, still, limits, kept)
+    assert rest.is_complete
+    assert timer.wholes == len(rest.decisions)
+    assert rest.found == measure_accuracy(cpu(), timer, still, limits).found
+
+
+def test_what_others_disturbed_is_taken_again_and_not_for_ever() -> None:
+    """Each call takes it once more, until it was taken often enough."""
+    limits = replace(SMALL, kernels=1, pairs=0, schedules=2)
+    known = None
+    for _ in range(TRIES):
+        assert known is None or not known.is_complete
+        known = measure_accuracy(
+            cpu(), _Counting(cpu(), contended=True), still, limits, known
+        )
+    assert known is not None
+    assert known.is_complete
+    quiet = _Counting(cpu())
+    measure_accuracy(cpu(), quiet, still, limits, known)
+    assert quiet.asked == 0
+
+
+def test_another_devices_record_is_not_gone_on_with() -> None:
+    """The message names both devices."""
+    measured = measure_accuracy(
+        cpu(), PairModelTimer(cpu()), still, replace(SMALL, kernels=0, pairs=0)
+    )
+    other = replace(cpu(), launch_seconds=1e-6, id="other")
+    with pytest.raises(InvalidModel, match="for cpu, not for other"):
+        accuracy_from(json.loads(encode(accuracy_json(measured))), other)
+
+
+def test_stored_times_judge_another_model() -> None:
+    """The right device predicts them exactly, from the times that a wrong one took."""
+    slow = replace(cpu(), launch_seconds=40e-6)
+    limits = replace(SMALL, kernels=2, pairs=2, schedules=3)
+    wrong = measure_accuracy(cpu(), PairModelTimer(slow), still, limits)
+    right = predicted_again(wrong, slow)
+    for trial in wrong.trials:
+        assert trial.measured.seconds - trial.predicted_seconds > 20e-6
+    trials = right.trials
+    assert [t.predicted_seconds for t in trials] == [t.measured.seconds for t in trials]
+    assert all(d.is_right for d in right.decisions if d.is_decided)
+    assert all(regret.share == 0 for regret in right.regrets)
+
+
+class _Counting(PairModelTimer):
+    """Counts what it is asked, and may say that others disturbed it."""
+
+    def __init__(self, truth: Device, *, contended: bool = False) -> None:
+        super().__init__(truth)
+        self.asked = self.wholes = 0
+        self._contended = contended
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        self.asked += 1
+        return replace(super().measure(request), contended=self._contended)
+
+    def measure_whole(self, request: PlanRequest) -> PlanResult:
+        self.wholes += 1
+        return super().measure_whole(request)
 
 
 def test_the_record_holds_every_sample() -> None:
@@ -100,6 +186,10 @@ def test_the_record_holds_every_sample() -> None:
     measured = measure_accuracy(cpu(), PairModelTimer(cpu()), still, SMALL)
     told = accuracy_json(measured)
     assert encode(told)
-    assert all(len(trial["samples"]) == 7 for trial in told["trials"])
-    assert all(len(d["apart"]["samples"]) == 7 for d in told["decisions"])
+    found = told["found"].values()
+    trials = [trial for each in found for trial in each["trials"]]
+    decisions = [one for each in found for one in each["decisions"]]
+    assert len(trials) > len(decisions) > 0
+    assert all(len(trial["samples"]) == 7 for trial in trials)
+    assert all(len(d["apart"]["samples"]) == 7 for d in decisions)
     assert told["device"]["digest"] == cpu().digest
