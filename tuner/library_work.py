@@ -14,6 +14,7 @@ from tuner.ir.expr import operations, parse
 from tuner.ir.graph import Graph, Node, region_inputs
 from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import DType, TensorType
+from tuner.runtime.onnx_patterns import spellings
 
 _FUSED_BEHIND_CONV: Final = 2
 """ONNX Runtime's FusedConv takes a sum and an activation (`conv_add_act_fusion.cc`)."""
@@ -44,14 +45,18 @@ def library_work(small: Graph, device: Device) -> Work:
     Views are free. What runs inside another operator costs no call and no traffic of
     its own: on a GPU every epilogue (legality lets only those through that the library
     fuses), on a CPU what ONNX Runtime fuses: up to two element-wise operators behind a
-    convolution, and a bias behind a matrix product. Every other tensor between two
+    convolution, and a bias behind a matrix product; and what it has one operator for,
+    such as a softmax or a layer norm. Every other tensor between two
     operators passes through memory. Convolutions on a CPU work on channels in blocks:
     what enters or leaves the call is put into that order and back.
     """
     home = homes(small)
     delivered = {home[name] for name in small.outputs}
-    found = _operators(small, home, device)
-    reordered = _reorders(small, home, delivered) if device.kind == "cpu" else ()
+    nodes = [node for node in small.nodes if node.op != "reshape"]
+    heads = _heads(small, nodes, home, device)
+    found = _operators(small, nodes, home, heads)
+    is_blocked = device.kind == "cpu"
+    reordered = _reorders(small, home, delivered, heads) if is_blocked else ()
     accesses = [_whole(small, name) for name in _read(small)]
     accesses += [_whole(small, name, is_write=True) for name in small.outputs]
     elements = sum(small.types[name].elements for name in small.outputs)
@@ -68,10 +73,11 @@ def library_work(small: Graph, device: Device) -> Work:
 
 
 def _operators(
-    small: Graph, home: Mapping[str, str], device: Device
+    small: Graph,
+    nodes: Sequence[Node],
+    home: Mapping[str, str],
+    heads: Mapping[str, str],
 ) -> Sequence[_Operator]:
-    nodes = [node for node in small.nodes if node.op != "reshape"]
-    heads = _heads(nodes, _readers(nodes, home), device)
     found: dict[str, _Operator] = {}
     for node in nodes:
         operator = found.setdefault(heads[node.name], _Operator())
@@ -104,12 +110,16 @@ def _counted(
 
 
 def _reorders(
-    small: Graph, home: Mapping[str, str], delivered: set[str]
+    small: Graph,
+    home: Mapping[str, str],
+    delivered: set[str],
+    heads: Mapping[str, str],
 ) -> Iterator[LibraryOperator]:
     """Copies of activations between the user's order and blocks of channels."""
     blocked: set[str] = set()
     for node in small.nodes:
-        if node.op not in _BLOCKED:
+        head = small.by_name[heads.get(node.name, node.name)]
+        if node.op not in _BLOCKED and head.op != "conv":
             continue
         first, out = home[node.inputs[0]], node.outputs[0]
         if node.op == "conv":
@@ -170,42 +180,63 @@ def _readers(
 
 
 def _heads(
-    nodes: Sequence[Node], readers: Mapping[str, tuple[str, ...]], device: Device
+    small: Graph, nodes: Sequence[Node], home: Mapping[str, str], device: Device
 ) -> Mapping[str, str]:
-    """The operator in which the library computes each node, by its first node."""
+    """The operator in which the library computes each node, by one of its nodes."""
     if device.kind == "gpu":
         return _heads_on_gpu(nodes)
+    readers = _readers(nodes, home)
     makers = {out: node for node in nodes for out in node.outputs}
-    chains: dict[str, tuple[Node, ...]] = {}
+    groups = _groups(small)
+    chains: dict[str, tuple[str, ...]] = {}
     for node in nodes:
-        chains[node.name] = (node,)
-        if OPS[node.op].pattern is not Pattern.ELEMENTWISE:
-            continue
-        for name in node.inputs:
+        own, joins = groups.get(node.name, (node.name, _is_pointwise(node)))
+        chains[node.name] = (own,)
+        for name in node.inputs if joins else ():
             before = makers.get(name)  # ONNX Runtime does not look through a reshape
             chain = chains[before.name] if before is not None else ()
-            if chain and len(readers[name]) == 1 and _joins(chain, node):
-                chains[node.name] = (*chain, node)
+            if own in chain:
+                chains[node.name] = chain
+            elif chain and len(readers[name]) == 1 and _joins(small, chain, node):
+                chains[node.name] = (*chain, own)
                 break
-    return {name: chain[0].name for name, chain in chains.items()}
+    return {name: chain[0] for name, chain in chains.items()}
+
+
+def _groups(small: Graph) -> Mapping[str, tuple[str, bool]]:
+    """What the library has one operator for: its name, and whether a chain takes it."""
+    return {
+        name: (last, group.op_type == "Clip")
+        for last, group in spellings(small).items()
+        for name in group.nodes
+    }
+
+
+def _is_pointwise(node: Node) -> bool:
+    return OPS[node.op].pattern is Pattern.ELEMENTWISE
 
 
 def _heads_on_gpu(nodes: Sequence[Node]) -> Mapping[str, str]:
-    """Legality lets only such epilogues through as the library runs in one call."""
+    """Legality lets only such products and epilogues through as one call runs.
+
+    Products side by side are one batch.
+    """
+    batched = (Pattern.CONTRACTION, Pattern.ELEMENTWISE)
     anchors = [n.name for n in nodes if OPS[n.op].pattern is Pattern.CONTRACTION]
     return {
         node.name: anchors[0]
-        if anchors and OPS[node.op].pattern is Pattern.ELEMENTWISE
+        if anchors and OPS[node.op].pattern in batched
         else node.name
         for node in nodes
     }
 
 
-def _joins(chain: tuple[Node, ...], node: Node) -> bool:
+def _joins(small: Graph, chain: tuple[str, ...], node: Node) -> bool:
     """Whether ONNX Runtime runs a node inside the operators of a chain."""
-    if OPS[chain[0].op].pattern is not Pattern.CONTRACTION:
+    first = small.by_name[chain[0]]
+    if OPS[first.op].pattern is not Pattern.CONTRACTION:
         return False
-    if chain[0].op == "conv":
+    if first.op == "conv":
         return len(chain) <= _FUSED_BEHIND_CONV
     return len(chain) == 1 and node.op == "add"
 

@@ -2,7 +2,8 @@
 
 One row per primitive operator says how it is spelled; a row also names the element
 types for which the runtime has a CPU kernel. Other types are computed in a wider one
-between two casts.
+between two casts. Groups of primitives that are one operator of the runtime are
+written as that (`onnx_patterns`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tuner.errors import InternalError
 from tuner.ir.graph import Attribute, Graph, Node
 from tuner.ir.inference import ints, whole
 from tuner.ir.types import Array, DType, TensorType
+from tuner.runtime.onnx_patterns import Filled, Operand, Shaped, Spelling, spellings
 
 OPSET: Final = 21
 _IR_VERSION: Final = 10
@@ -97,6 +99,13 @@ class _Writer:
         name = self.fresh()
         self.constants.append(
             helper.make_tensor(name, ELEMENT[dtype], [], [cast("float", value)])
+        )
+        return name
+
+    def vector(self, count: int, value: float) -> str:
+        name = self.fresh()
+        self.constants.append(
+            helper.make_tensor(name, TensorProto.FLOAT, [count], [value] * count)
         )
         return name
 
@@ -434,6 +443,22 @@ def _write(writer: _Writer, node: Node) -> None:
     writer.cast(raw, types[output].dtype, output)
 
 
+def _write_group(writer: _Writer, spelling: Spelling, output: str) -> None:
+    """One operator of f32 in place of a group."""
+    inputs = [_operand(writer, given) for given in spelling.inputs]
+    writer.add(spelling.op_type, inputs, output, **spelling.attributes)
+
+
+def _operand(writer: _Writer, given: Operand) -> str:
+    if isinstance(given, str):
+        return given
+    if isinstance(given, Filled):
+        return writer.vector(given.count, given.value)
+    if isinstance(given, Shaped):
+        return writer.add("Reshape", [given.tensor, writer.constant(given.shape)])
+    return writer.scalar(given, DType.F32)
+
+
 def _value_info(name: str, kind: TensorType) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, ELEMENT[kind.dtype], list(kind.shape))
 
@@ -473,8 +498,13 @@ def write_model(graph: Graph, fixed: Mapping[str, Array]) -> ModelProto:
             larger ones without their bytes (see `is_external`).
     """
     writer = _Writer(graph)
+    groups = spellings(graph)
+    grouped = {name for group in groups.values() for name in group.nodes}
     for node in graph.nodes:
-        _write(writer, node)
+        if node.name in groups:
+            _write_group(writer, groups[node.name], node.outputs[0])
+        elif node.name not in grouped:
+            _write(writer, node)
     values = {**graph.constants, **fixed}
     initializers = [
         external(name, graph.types[name])
@@ -489,7 +519,7 @@ def write_model(graph: Graph, fixed: Mapping[str, Array]) -> ModelProto:
         _infos(graph, (n for n in (*graph.inputs, *graph.weights) if n not in values)),
         _infos(graph, graph.outputs),
         initializer=[*initializers, *writer.constants],
-        value_info=_infos(graph, _inner(graph)),
+        value_info=_infos(graph, _inner(graph, grouped - groups.keys())),
     )
     return helper.make_model(
         proto, opset_imports=_opsets(graph), ir_version=_IR_VERSION
@@ -522,9 +552,10 @@ def _differs(op_type: str, opset: int) -> bool:
     return bool(theirs != ours)
 
 
-def _inner(graph: Graph) -> Collection[str]:
+def _inner(graph: Graph, unwritten: Collection[str]) -> Collection[str]:
     delivered = set(graph.outputs)
-    made = (out for node in graph.nodes for out in node.outputs)
+    written = (node for node in graph.nodes if node.name not in unwritten)
+    made = (out for node in written for out in node.outputs)
     return [name for name in made if name not in delivered]
 
 
