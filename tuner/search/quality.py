@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
@@ -33,12 +33,14 @@ class Space:
     Attributes:
         seconds: measured; infinite where the schedule failed. The default is first.
         predicted: what the cost model said.
+        runs: seconds of each run, where a schedule was run several times.
     """
 
     name: str
     kernel: str
     seconds: Mapping[Schedule, float]
     predicted: Mapping[Schedule, float]
+    runs: Mapping[Schedule, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def default(self) -> Schedule:
@@ -71,10 +73,15 @@ class Space:
                     "schedule": schedule.as_dict,
                     "seconds": seconds if math.isfinite(seconds) else None,
                     "predicted_seconds": self.predicted[schedule],
+                    **self._runs_json(schedule),
                 }
                 for schedule, seconds in self.seconds.items()
             ],
         }
+
+    def _runs_json(self, schedule: Schedule) -> Json:
+        runs = [s for s in self.runs.get(schedule, ()) if math.isfinite(s)]
+        return {"runs": runs} if len(runs) > 1 else {}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Space:
@@ -88,6 +95,7 @@ class Space:
                 for s, row in rows
             },
             predicted={s: row["predicted_seconds"] for s, row in rows},
+            runs={s: tuple(row["runs"]) for s, row in rows if "runs" in row},
         )
 
 
