@@ -20,6 +20,7 @@ import math
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from cost_model.device import Device
 
 CALIBRATION_SECONDS: Final = 60.0
-CALIBRATION_SHARE: Final = 0.75
+CALIBRATION_SHARE: Final = 0.6
 """Most of a call that goes to calibration."""
 Json = dict[str, Any]
 
@@ -83,24 +84,34 @@ def measure(given: argparse.Namespace) -> None:
     with Runner(given.device) as runner:
         machine = {"device": runner.device_name, "toolchain": runner.toolchain}
         stored = _stored(given.file, machine)
+        if not stored and not given.uncalibrated:
+            stored = _begun(base, runner, given)
+            _replace(given.file, {"machine": machine, **stored})
         calibration = stored.get("calibration")
-        device, known = base, None
-        if stored:
-            device = _device_of(base, calibration)
-            known = accuracy_from(stored, device)
-        elif not given.uncalibrated:
-            device, calibration = calibrated(base, runner, 60.0 * given.minutes)
+        device = _device_of(base, calibration)
+        known = accuracy_from(stored, device) if "found" in stored else None
+        keep = partial(_write, given.file, machine, calibration)
         limits = Limits(
             seconds=max(end - time.monotonic(), 0.0),
             seed=given.seed,
             attempts=given.attempts,
         )
-        measured = measure_accuracy(device, runner, time.monotonic, limits, known)
-    _write(given.file, machine, calibration, measured)
+        measured = measure_accuracy(
+            device, runner, time.monotonic, limits, known, save=keep
+        )
+    keep(measured)
     say(table(summary(measured)))
     if not measured.is_complete:
         left = measured.asked - sum(f.is_settled for f in measured.found.values())
         say(f"{left} of {measured.asked} are left: call it again to go on")
+
+
+def _begun(base: Device, runner: Runner, given: argparse.Namespace) -> Json:
+    """A calibration, and nothing measured yet."""
+    seconds = min(CALIBRATION_SECONDS, CALIBRATION_SHARE * 60.0 * given.minutes)
+    fitted = calibrate_device(base, runner, time.monotonic, time_limit_seconds=seconds)
+    device = restore(base, fitted.calibration.device.numbers)
+    return {"base": base.id, "calibration": _calibration_json(fitted, device)}
 
 
 def predict(given: argparse.Namespace) -> None:
@@ -150,26 +161,20 @@ def _write(
     calibration: Mapping[str, Any] | None,
     measured: Accuracy,
 ) -> None:
-    """Write everything, whole or not at all."""
+    """Write everything."""
     told = {
         "machine": dict(machine),
         "base": measured.device.id.partition("@")[0],
         "calibration": calibration,
         **accuracy_json(measured),
     }
+    _replace(path, told)
+
+
+def _replace(path: Path, told: Mapping[str, Any]) -> None:
     draft = path.with_name(f"{path.name}.part")
     draft.write_bytes(encode(told))
     draft.replace(path)
-
-
-def calibrated(
-    base: Device, runner: Runner, total_seconds: float
-) -> tuple[Device, Json]:
-    """The device as this machine is, and what that rests on."""
-    seconds = min(CALIBRATION_SECONDS, CALIBRATION_SHARE * total_seconds)
-    fitted = calibrate_device(base, runner, time.monotonic, time_limit_seconds=seconds)
-    device = restore(base, fitted.calibration.device.numbers)
-    return device, _calibration_json(fitted, device)
 
 
 def _calibration_json(fitted: Fitted, device: Device) -> Json:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tuner.plan import Measurement, Schedule
     from tuner.runtime.requests import PlanResult
 
+SAVE_SECONDS: Final = 10.0
+"""How much measuring a killed run may lose."""
 TRIES: Final = 3
 """Runs that may take an item again, because others disturbed it."""
 _DEADLINE_SECONDS: Final = 60.0
@@ -320,6 +322,7 @@ def measure_accuracy(
     clock: Callable[[], float],
     limits: Limits,
     known: Accuracy | None = None,
+    save: Callable[[Accuracy], None] | None = None,
 ) -> Accuracy:
     """Measure schedules and fusion decisions until the time is up.
 
@@ -329,10 +332,21 @@ def measure_accuracy(
         clock: monotonic seconds.
         limits: how much, and how long.
         known: what earlier runs under the same limits found; it is gone on with.
+        save: is given what there is so far, every `SAVE_SECONDS`.
     """
-    start = clock()
+    start = saved = clock()
     asked = _asked(limits)
     found = dict(known.found) if known is not None else {}
+
+    def so_far() -> Accuracy:
+        return Accuracy(
+            device=device,
+            limits=limits,
+            found=MappingProxyType({n: found[n] for n in asked if n in found}),
+            asked=len(asked),
+            seconds=clock() - start + (known.seconds if known is not None else 0.0),
+        )
+
     for label, subject in asked.items():
         before = found.get(label)
         if before is not None and before.is_settled:
@@ -341,15 +355,10 @@ def measure_accuracy(
             break
         now = _Item(device, timer, limits).measure(subject)
         found[label] = _quieter(before, now)
-    return Accuracy(
-        device=device,
-        limits=limits,
-        found=MappingProxyType(
-            {label: found[label] for label in asked if label in found}
-        ),
-        asked=len(asked),
-        seconds=clock() - start + (known.seconds if known is not None else 0.0),
-    )
+        if save is not None and clock() - saved >= SAVE_SECONDS:
+            save(so_far())
+            saved = clock()
+    return so_far()
 
 
 def predicted_again(measured: Accuracy, device: Device) -> Accuracy:
