@@ -1,14 +1,16 @@
 """How much of a bare handler's speed is left in a lookup, and at how many plans.
 
     python -m benchmarks.service --seconds 5 --plans 1000000
+    python -m benchmarks.service --parts busy
 
 Needs `wrk`. In one run, in turns, `wrk` asks the service and a bare FastAPI handler
 that answers with the same status, headers and bytes: one process each, uvloop and
 httptools, token check, request id and metrics on in the service, its log at `warning`.
 Then a service with a thousand plans is compared with one that has many: lookups of
-changing keys, and a thousand keys in one request. `--database URL` gives a PostgreSQL
-beside the SQLite that is always measured. A line ends with `ok` or `MISSED`, by the
-targets that are constants here.
+one key, of changing keys, and a thousand keys in one request. In the end workers tune
+on the same machine while `wrk` asks. `--parts` names some of these three, `--database
+URL` gives a PostgreSQL beside the SQLite that is always measured, `--only` leaves one
+of them out. A line ends with `ok` or `MISSED`, by the targets that are constants here.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +50,15 @@ LEAST_SHARE: Final[Mapping[str, float]] = {"200": 0.70, "304": 0.70, "blob": 0.8
 MOST_P99_SECONDS: Final = 0.015
 MOST_BATCH_SECONDS: Final = 0.1
 MOST_GROWTH: Final = 1.3
+MOST_SLOWDOWN: Final = 2.0
+"""Of the 99th percentile, while workers tune on the machine."""
+
+PARTS: Final = ("bare", "growth", "busy")
+SMALL: Final[Sequence[str]] = ("null:0", "null:1", "cpu:0")
+WHOLE: Final[Sequence[str]] = ("cpu",)
+"""Workers beside the service: some on a part of the machine, one on all of it."""
+JOBS: Final = 60
+"""Jobs that wait for them: more than they do while `wrk` asks."""
 
 _MODEL: Final = Path(__file__).parents[1] / "examples" / "encoder.onnx"
 _SERVE: Final = "import sys; from service.cli import main; sys.exit(main())"
@@ -58,15 +69,16 @@ INSERT INTO graphs (hash, title, nodes, tensors, created_at)
   VALUES (:graph, 'synthetic', 1, 2, '2026-01-01 00:00:00');
 INSERT INTO blobs (digest, media_type, size_bytes, public, created_at, content)
   SELECT digest, 'application/vnd.fuseplan.plan+json', 2, true, '2026-01-01 00:00:00',
-    {content} FROM synthetic;
+    {content} FROM synthetic ORDER BY digest;
 INSERT INTO plans (key, graph_hash, target, parts, options, created_at)
-  SELECT key, :graph, 'h100-sxm', '{{}}', '{{}}', '2026-01-01 00:00:00' FROM synthetic;
+  SELECT key, :graph, 'h100-sxm', '{{}}', '{{}}', '2026-01-01 00:00:00' FROM synthetic
+    ORDER BY key;
 INSERT INTO plan_revisions (id, key, revision, evidence, digest, seconds,
     objective_seconds, bound_seconds, kernels, job, created_at)
   SELECT number, key, 1, 'measured', digest, 0.1, 0.1, 0.1, 1, NULL,
-    '2026-01-01 00:00:00' FROM synthetic;
+    '2026-01-01 00:00:00' FROM synthetic ORDER BY key;
 INSERT INTO plan_pointers (key, evidence, revision_id)
-  SELECT key, 'measured', number FROM synthetic;
+  SELECT key, 'measured', number FROM synthetic ORDER BY key;
 DROP TABLE synthetic;
 """
 _NUMBERS: Final[Mapping[str, str]] = {
@@ -125,7 +137,7 @@ def _with_hash(connection: object, _record: object) -> None:
 
 @contextmanager
 def process(words: Sequence[str], ready: str, **variables: str) -> Iterator[None]:
-    """A server for as long as the block lasts."""
+    """A process for as long as the block lasts; a server, once it answers `ready`."""
     started = subprocess.Popen(
         [sys.executable, *words],
         env={**os.environ, **variables},
@@ -133,7 +145,8 @@ def process(words: Sequence[str], ready: str, **variables: str) -> Iterator[None
         stderr=subprocess.DEVNULL,
     )
     try:
-        _wait(started, ready)
+        if ready:
+            _wait(started, ready)
         yield
     finally:
         started.terminate()
@@ -244,6 +257,8 @@ def against_bare(client: httpx.Client, folder: str, seconds: float) -> None:
     asked = {"200": (plan, {}), "304": (plan, held), "blob": (source, {})}
     answers = {n: client.get(path, headers=h) for n, (path, h) in asked.items()}
     token = f"Authorization: Bearer {TOKEN}"
+    print("\n| lookup | service | bare | share | p99 | bare p99 | |")
+    print("|---|---|---|---|---|---|---|")
     with bare(answers, folder) as other:
         for name, (path, headers) in asked.items():
             sent = [token, *(f"{n}: {v}" for n, v in headers.items())]
@@ -260,16 +275,29 @@ def _compare(name: str, ours: Sequence[Load], theirs: Sequence[Load]) -> None:
     rate = statistics.median(one.per_second for one in ours)
     bare_rate = statistics.median(one.per_second for one in theirs)
     p99 = statistics.median(one.p99_seconds for one in ours)
+    bare_p99 = statistics.median(one.p99_seconds for one in theirs)
     good = share >= LEAST_SHARE[name] and p99 < MOST_P99_SECONDS
     print(
         f"| {name} | {rate:.0f}/s | {bare_rate:.0f}/s | {share:.0%} "
-        f"| {1e3 * p99:.1f} ms | {verdict(good=good)} |",
+        f"| {1e3 * p99:.1f} ms | {1e3 * bare_p99:.1f} ms | {verdict(good=good)} |",
         flush=True,
     )
 
 
-def many(client: httpx.Client, plans: int, folder: str, seconds: float) -> list[float]:
-    """Seconds of a lookup of changing keys, and of a thousand keys at once."""
+def many(
+    client: httpx.Client, plans: int, folder: str, seconds: float
+) -> Mapping[str, float]:
+    """Seconds of lookups of one key, of changing keys, and of a thousand keys at once.
+
+    Args:
+        client: asks a service.
+        plans: how many it has.
+        folder: for files.
+        seconds: of each run of `wrk`.
+
+    Raises:
+        SystemExit: a plan that is stored was not found.
+    """
     step = max(1, plans // SPREAD)
     keys = [key_of(_FIRST + place * step) for place in range(min(SPREAD, plans))]
     script = Path(folder) / "spread.lua"
@@ -280,10 +308,10 @@ def many(client: httpx.Client, plans: int, folder: str, seconds: float) -> list[
         "  return wrk.format('GET', paths[at])\nend\n"
     )
     token = f"Authorization: Bearer {TOKEN}"
-    loads = [
-        wrk(str(client.base_url), seconds, token, script=str(script))
-        for _ in range(ROUNDS)
-    ]
+    one, changing = [], []
+    for _ in range(ROUNDS):
+        one.append(wrk(f"{client.base_url}/v1/plans/{keys[0]}", seconds, token))
+        changing.append(wrk(str(client.base_url), seconds, token, script=str(script)))
     body = {"keys": keys[:BATCH], "evidence": "measured"}
     times = []
     for _ in range(10 * ROUNDS):
@@ -292,11 +320,128 @@ def many(client: httpx.Client, plans: int, folder: str, seconds: float) -> list[
         times.append(time.perf_counter() - start)
         if len(found.json()["found"]) != len(body["keys"]):
             raise SystemExit("a plan that is stored was not found")
-    rate = statistics.median(one.per_second for one in loads)
-    return [1 / rate, statistics.median(times)]
+    return {
+        "one key": 1 / statistics.median(load.per_second for load in one),
+        "changing keys": 1 / statistics.median(load.per_second for load in changing),
+        "1000 keys": statistics.median(times),
+    }
 
 
-def measure(kind: str, urls: Sequence[str], seconds: float, plans: int) -> None:
+def growth(
+    clients: Sequence[httpx.Client], plans: int, folder: str, seconds: float
+) -> None:
+    """Print how much slower lookups are with many plans than with few."""
+    few = many(clients[0], FEW, folder, seconds)
+    lots = many(clients[1], plans, folder, seconds)
+    print(f"\n| asked | {FEW} plans | {plans} plans | ratio | |\n|---|---|---|---|---|")
+    for name in few:
+        good = lots[name] / few[name] <= MOST_GROWTH
+        good = good and (name != "1000 keys" or lots[name] < MOST_BATCH_SECONDS)
+        print(
+            f"| {name} | {1e3 * few[name]:.2f} ms | {1e3 * lots[name]:.2f} ms "
+            f"| {lots[name] / few[name]:.2f} | {verdict(good=good)} |",
+            flush=True,
+        )
+
+
+def layers(number: int) -> dict[str, object]:
+    """Graph JSON of a network whose plan takes a while to tune; one of many."""
+    width, depth = 64 + 8 * number, 6
+    names = ["x", *(f"t{place}" for place in range(3 * depth))]
+    ops = ("MatMul", "Add", "Relu")
+    shapes = {0: [width, width], 1: [width]}
+    nodes = [
+        {
+            "name": names[place + 1],
+            "op": ops[place % 3],
+            "domain": "",
+            "inputs": [names[place], *([f"w{place}"] if place % 3 in shapes else [])],
+            "outputs": [names[place + 1]],
+            "attributes": {},
+        }
+        for place in range(3 * depth)
+    ]
+    return {
+        "schema": "fuseplan.graph/1",
+        "opset": {"": 18},
+        "inputs": [{"name": "x", "dtype": "f32", "shape": [64, width]}],
+        "weights": [
+            {"name": f"w{place}", "dtype": "f32", "shape": shapes[place % 3]}
+            for place in range(3 * depth)
+            if place % 3 in shapes
+        ],
+        "constants": [],
+        "nodes": nodes,
+        "outputs": [names[-1]],
+    }
+
+
+@contextmanager
+def workers(
+    client: httpx.Client, url: str, folder: str, devices: Sequence[str]
+) -> Iterator[None]:
+    """Workers that tune for as long as the block lasts.
+
+    Raises:
+        SystemExit: they do not all tune from its begin to its end.
+    """
+    variables = {"FUSEPLAN_DATABASE_URL": url, "XDG_DATA_HOME": folder}
+    with ExitStack() as stack:
+        for device in devices:
+            words = ["-c", _SERVE, "worker", "--device", device]
+            stack.enter_context(process(words, "", **variables))
+        _until(lambda: len(client.get("/v1/devices").json()["offered"]) >= len(devices))
+        for number in range(JOBS):
+            body = {"graph": layers(number), "target": "cpu", "mode": "tuned"}
+            client.post("/v1/plans", json=body).raise_for_status()
+        _until(lambda: _running(client) == len(devices))
+        yield
+        if _running(client) != len(devices):
+            raise SystemExit("a worker had nothing to do any more")
+        for state in ("queued", "running"):
+            for job in client.get("/v1/jobs", params={"state": state}).json()["jobs"]:
+                client.delete(f"/v1/jobs/{job['id']}")
+
+
+def _running(client: httpx.Client) -> int:
+    return len(client.get("/v1/jobs", params={"state": "running"}).json()["jobs"])
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise SystemExit("the workers do not begin")
+
+
+def busy(client: httpx.Client, url: str, folder: str, seconds: float) -> None:
+    """Print how much later answers come while workers tune on the machine."""
+    token = f"Authorization: Bearer {TOKEN}"
+    asked = f"{client.base_url}/v1/plans/{key_of(_FIRST)}"
+
+    def p99() -> float:
+        loads = [wrk(asked, seconds, token) for _ in range(ROUNDS)]
+        return statistics.median(load.p99_seconds for load in loads)
+
+    print("\n| workers | p99 idle | p99 meanwhile | ratio | |\n|---|---|---|---|---|")
+    for devices in (SMALL, WHOLE):
+        idle = p99()
+        with workers(client, url, folder, devices):
+            meanwhile = p99()
+        # What a worker does that has the whole machine is told, not judged.
+        good = meanwhile / idle <= MOST_SLOWDOWN
+        judged = verdict(good=good) if devices == SMALL else ""
+        print(
+            f"| {', '.join(devices)} | {1e3 * idle:.1f} ms | {1e3 * meanwhile:.1f} ms "
+            f"| {meanwhile / idle:.2f} | {judged} |",
+            flush=True,
+        )
+
+
+def measure(
+    kind: str, urls: Sequence[str], seconds: float, plans: int, parts: Sequence[str]
+) -> None:
     """Print everything about one kind of database.
 
     Args:
@@ -304,29 +449,25 @@ def measure(kind: str, urls: Sequence[str], seconds: float, plans: int) -> None:
         urls: two empty databases.
         seconds: of each run of `wrk`.
         plans: how many the second one holds.
+        parts: what is measured, of `PARTS`.
     """
-    print(f"\n## {kind}\n\n| lookup | service | bare | share | p99 | |")
-    print("|---|---|---|---|---|---|")
-    figures = []
+    print(f"\n## {kind}")
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
+        counts = (FEW, plans) if "growth" in parts else (FEW,)
         clients = []
-        for url, count in zip(urls, (FEW, plans), strict=True):
+        for url, count in zip(urls, counts, strict=False):
             upgrade(url)
+            began = time.perf_counter()
             fill(url, count)
+            print(f"\n{count} plans stored in {time.perf_counter() - began:.0f} s")
             clients.append(stack.enter_context(service(url, folder)))
-        against_bare(clients[0], folder, seconds)
-        for client, count in zip(clients, (FEW, plans), strict=True):
-            figures.append(many(client, count, folder, seconds))
-    print(f"\n| asked | {FEW} plans | {plans} plans | ratio | |\n|---|---|---|---|---|")
-    for name, few, lots in zip(("changing keys", "1000 keys"), *figures, strict=True):
-        good = lots / few <= MOST_GROWTH
-        good = good and (name != "1000 keys" or lots < MOST_BATCH_SECONDS)
-        print(
-            f"| {name} | {1e3 * few:.2f} ms | {1e3 * lots:.2f} ms | {lots / few:.2f} "
-            f"| {verdict(good=good)} |",
-            flush=True,
-        )
+        if "bare" in parts:
+            against_bare(clients[0], folder, seconds)
+        if "growth" in parts:
+            growth(clients, plans, folder, seconds)
+        if "busy" in parts:
+            busy(clients[0], urls[0], folder, seconds)
 
 
 def databases(server: str) -> Iterator[str]:
@@ -353,15 +494,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--plans", type=int, default=1_000_000, help="of the larger one"
     )
     parser.add_argument("--database", default="", help="address of a PostgreSQL server")
+    parser.add_argument("--only", choices=("SQLite", "PostgreSQL"), help="a database")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     options = parser.parse_args(arguments)
     if shutil.which("wrk") is None:
         raise SystemExit("wrk is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        urls = [f"sqlite:///{folder}/{name}.db" for name in ("few", "many")]
-        measure("SQLite", urls, options.seconds, options.plans)
-    if options.database:
-        urls = list(databases(options.database))
-        measure("PostgreSQL", urls, options.seconds, options.plans)
+    asked = (options.seconds, options.plans, options.parts)
+    if options.only != "PostgreSQL":
+        with tempfile.TemporaryDirectory() as folder:
+            urls = [f"sqlite:///{folder}/{name}.db" for name in ("few", "many")]
+            measure("SQLite", urls, *asked)
+    if options.database and options.only != "SQLite":
+        measure("PostgreSQL", list(databases(options.database)), *asked)
 
 
 if __name__ == "__main__":

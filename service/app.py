@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 from fastapi import FastAPI
@@ -36,6 +37,7 @@ from service.api.access import AccessMiddleware, Gate, Rates
 from service.api.context import Context
 from service.api.hot import HotAnswers, HotMiddleware
 from service.api.metrics import Metrics
+from service.api.renewal import Renewal, renew_answers
 from service.api.requests import RequestMiddleware
 from service.api.tracing import TracingMiddleware, open_provider
 from service.dashboard import routes as dashboard
@@ -142,6 +144,11 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         if readers is not None:
             stack.callback(readers.close)
             await run_in_threadpool(readers.warm)
+        renewal = Renewal(
+            (context.gate.renew, partial(renew_answers, context.hot, database))
+        )
+        renewal.start()
+        stack.push_async_callback(run_in_threadpool, renewal.stop)
         if settings.worker:
             worker = make_worker(settings, database)
             await run_in_threadpool(worker.start)

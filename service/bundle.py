@@ -42,6 +42,8 @@ _LEVEL: Final = 10
 _WINDOW_BYTES: Final = 2**27
 """Largest window of a frame that is read: what a packer may make us hold at once."""
 
+_PIECE_BYTES: Final = 1 << 20
+
 _NAME: Final = re.compile(
     r"(?:manifest\.json|SHA256SUMS(?:\.sig)?|blobs/sha256/[0-9a-f]{64})"
 )
@@ -208,12 +210,10 @@ def _contents(files: Mapping[str, bytes], manifest: _Manifest) -> dict[str, Cont
 
 
 def _members(data: bytes, max_bytes: int) -> Iterator[tuple[str, bytes]]:
-    unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+    # A stream is only ever asked to `read`, which is all that there is.
+    stream: Any = Unfolding(data, what="bundle", max_bytes=max_bytes)
     seen: set[str] = set()
-    with (
-        unpacker.stream_reader(io.BytesIO(data)) as stream,
-        tarfile.open(fileobj=_limited(stream, max_bytes), mode="r|") as archive,
-    ):
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             name = member.name
             if member.type != tarfile.REGTYPE or not _NAME.fullmatch(name):
@@ -226,29 +226,47 @@ def _members(data: bytes, max_bytes: int) -> Iterator[tuple[str, bytes]]:
             yield name, file.read()
 
 
-def _limited(stream: Any, max_bytes: int) -> Any:
-    """The stream as tarfile takes it, which asks for no more than `read`."""
-    return _Limited(stream, max_bytes)
+class Unfolding:
+    """What Zstandard packed, as a file to read, which ends with an error when too long.
 
+    Args:
+        data: the packed bytes.
+        what: how a message calls them.
+        max_bytes: most bytes that may come out.
+    """
 
-class _Limited:
-    """A stream that ends with an error when it gives too much."""
-
-    def __init__(self, stream: Any, max_bytes: int) -> None:
-        self._stream = stream
+    def __init__(self, data: bytes, *, what: str, max_bytes: int) -> None:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        self._stream: Any = unpacker.stream_reader(io.BytesIO(data))
+        self._what = what
         self._max_bytes = max_bytes
         self._given_bytes = 0
 
     def read(self, size: int = -1) -> bytes:
-        part: bytes = self._stream.read(size)
-        self._given_bytes += len(part)
+        """Some bytes, or all of them.
+
+        Raises:
+            BundleTooLarge: more came out than is allowed.
+            zstandard.ZstdError: the bytes are damaged.
+        """
+        return self._whole() if size < 0 else self._piece(size)
+
+    def _whole(self) -> bytes:
+        found = bytearray()
+        while piece := self._piece(_PIECE_BYTES):
+            found += piece
+        return bytes(found)
+
+    def _piece(self, size: int) -> bytes:
+        piece: bytes = self._stream.read(size)
+        self._given_bytes += len(piece)
         if self._given_bytes > self._max_bytes:
             raise BundleTooLarge(
-                "bundle",
+                self._what,
                 f"it unfolds to more than {self._max_bytes} bytes",
                 hint="split it, or raise FUSEPLAN_MAX_BUNDLE_BYTES",
             )
-        return part
+        return piece
 
 
 def _manifest(data: bytes) -> _Manifest:

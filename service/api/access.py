@@ -1,15 +1,18 @@
 """Who may do what: bearer tokens, their scopes, and how often.
 
-A token is checked against the database at most once a second; a revoked one may work
-for that long (`FRESH_SECONDS`).
+What the database says of a token is believed for at most a second; a revoked one may
+work for that long (`FRESH_SECONDS`). Those in use are checked in the background before
+that time is over, so that requests do not wait for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -26,6 +29,9 @@ from service.store.tokens import Token
 
 FRESH_SECONDS: Final = 1.0
 """How long an answer of the database about a token is believed."""
+
+RENEW_SECONDS: Final = 0.2
+"""From this age on, an answer that is used is asked for again in the background."""
 
 OPEN: Final = frozenset({"/livez", "/readyz", "/openapi.json"})
 """What anybody may see: nothing of it comes from a model."""
@@ -86,8 +92,12 @@ class Gate:
         self._mode = mode
         self._clock = clock
         self._admin = _admin(admin_token) if admin_token else None
+        self._admin_seen = _Seen(self._admin, math.inf)
         self._lock = threading.Lock()
+        self._asking: dict[str, asyncio.Future[Mapping[str, _Seen]]] = {}
         self._seen: dict[str, _Seen] = {}
+        self._due: set[str] = set()
+        self._look_due = False
         self._in_use = mode == "required" or self._admin is not None
         self._looked_at: float | None = None
 
@@ -101,32 +111,71 @@ class Gate:
         if self._mode != "auto" or self._in_use:
             return True
         at = self._looked_at
-        return at is not None and self._clock() - at < FRESH_SECONDS
+        if at is None:
+            return False
+        age = self._clock() - at
+        self._look_due = self._look_due or age >= RENEW_SECONDS
+        return age < FRESH_SECONDS
 
     def look(self) -> None:
         """Ask the database whether tokens are in use."""
+        read_at = self._clock()
         with self._database.read() as session:
             found = tokens.count(session) > 0
-        self._looked_at = self._clock()
+        self._looked_at = read_at
         self._in_use = self._in_use or found
 
     def remembered(self, hash_: str) -> _Seen | None:
         """What was found a moment ago about a token."""
-        seen = self._seen.get(hash_)
-        return seen if seen is not None and seen.until > self._clock() else None
-
-    def find(self, hash_: str) -> _Seen:
-        """What the database says about a token now."""
         if self._admin is not None and hash_ == self._admin.hash:
-            found: Token | None = self._admin
-        else:
-            with self._database.read() as session:
-                found = tokens.by_hash(session, hash_)
-        seen = _Seen(found, self._clock() + FRESH_SECONDS)
+            return self._admin_seen
+        seen = self._seen.get(hash_)
+        if seen is None:
+            return None
+        left = seen.until - self._clock()
+        if left <= 0:
+            return None
+        if left <= FRESH_SECONDS - RENEW_SECONDS:
+            self._due.add(hash_)
+        return seen
+
+    async def find(self, hash_: str) -> _Seen:
+        """What the database says about a token now; who asks together asks once.
+
+        Raises:
+            StoreUnavailable: the database cannot be read.
+        """
+        asking = self._asking.get(hash_)
+        if asking is None:
+            asking = asyncio.ensure_future(run_in_threadpool(self._ask, (hash_,)))
+            self._asking[hash_] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(hash_, None))
+        # Whoever goes away early takes the answer from nobody else.
+        return (await asyncio.shield(asking))[hash_]
+
+    def renew(self) -> None:
+        """Ask again for what was used lately.
+
+        Raises:
+            StoreUnavailable: the database cannot be read.
+        """
+        if self._look_due:
+            self._look_due = False
+            self.look()
+        due, self._due = self._due, set()
+        if due:
+            self._ask(sorted(due))
+
+    def _ask(self, hashes: Sequence[str]) -> Mapping[str, _Seen]:
+        read_at = self._clock()
+        with self._database.read() as session:
+            known = tokens.by_hashes(session, hashes)
+        until = read_at + FRESH_SECONDS
+        seen = {one: _Seen(known.get(one), until) for one in hashes}
         with self._lock:
-            if len(self._seen) >= _MAX_REMEMBERED:
+            if len(self._seen) + len(seen) > _MAX_REMEMBERED:
                 self._seen.clear()
-            self._seen[hash_] = seen
+            self._seen |= seen
         return seen
 
     def has_key(self, now: datetime) -> bool:
@@ -234,7 +283,7 @@ async def _token(scope: Scope, gate: Gate) -> Token:
         hash_ = tokens.hash_of(text)
         seen = gate.remembered(hash_)
         if seen is None:
-            seen = await run_in_threadpool(gate.find, hash_)
+            seen = await gate.find(hash_)
         if seen.token is not None and seen.token.is_valid(datetime.now(UTC)):
             return seen.token
     wants_page = "text/html" in Headers(scope=scope).get("accept", "")

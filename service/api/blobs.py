@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from service.api.caching import deliver
 from service.api.context import ContextDep
-from service.api.hot import FOREVER_SECONDS
+from service.api.hot import Content
 from service.api.problems import told
 from service.errors import BlobNotFound
 from service.store import blobs
@@ -60,22 +60,14 @@ def get_blob(digest: Digest, request: Request, context: ContextDep) -> Response:
             digest, "no blob of this digest is stored", hint="look the plan up again"
         )
     headers = {"Cache-Control": "public, max-age=31536000, immutable"}
-    context.hot.put(
-        request.url.path,
-        request.scope["query_string"],
-        content=blob.content,
-        digest=digest,
-        media_type=blob.media_type,
-        headers=headers,
-        fresh_seconds=FOREVER_SECONDS,
-    )
-    return deliver(
-        request,
+    answer = Content(
         content=blob.content,
         digest=digest,
         media_type=blob.media_type,
         headers=headers,
     )
+    context.hot.put(request.url.path, request.scope["query_string"], answer)
+    return deliver(request, answer)
 
 
 @router.head(

@@ -14,6 +14,7 @@ from service import bundle, signing
 from service.api.access import actor
 from service.api.caching import deliver
 from service.api.context import Context, ContextDep
+from service.api.hot import Content
 from service.api.problems import request_id, told
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
 from service.errors import UnsupportedMediaType
@@ -84,8 +85,7 @@ def export_bundle(
     content = bundle.pack(
         bundling.collect(context.database, selection), key=context.settings.bundle_key
     )
-    return deliver(
-        request,
+    answer = Content(
         content=content,
         digest=hashlib.sha256(content).hexdigest(),
         media_type=bundle.MEDIA_TYPE,
@@ -94,6 +94,7 @@ def export_bundle(
             "Content-Disposition": 'attachment; filename="fuseplan.tar.zst"',
         },
     )
+    return deliver(request, answer)
 
 
 @router.post(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from fastapi import Request
 from fastapi.responses import Response
 
+from service.api.hot import Content
 from service.api.hot import is_held as is_held_in
 
 
@@ -15,19 +14,12 @@ def is_held(request: Request, digest: str) -> bool:
     return is_held_in(request.headers.get("if-none-match", ""), f'"{digest}"')
 
 
-def deliver(
-    request: Request,
-    *,
-    content: bytes,
-    digest: str,
-    media_type: str,
-    headers: Mapping[str, str],
-) -> Response:
+def deliver(request: Request, told: Content) -> Response:
     """Content under its strong ETag: whole, headers only for HEAD, or 304."""
-    tagged = {**headers, "ETag": f'"{digest}"'}
-    if is_held(request, digest):
+    tagged = {**told.headers, "ETag": told.tag}
+    if is_held(request, told.digest):
         return Response(status_code=304, headers=tagged)
     if request.method == "HEAD":
-        tagged["Content-Length"] = str(len(content))
-        return Response(media_type=media_type, headers=tagged)
-    return Response(content, media_type=media_type, headers=tagged)
+        tagged["Content-Length"] = str(len(told.content))
+        return Response(media_type=told.media_type, headers=tagged)
+    return Response(told.content, media_type=told.media_type, headers=tagged)

@@ -17,9 +17,10 @@ from service.api.context import Context, ContextDep
 from service.api.problems import request_id, told
 from service.api.schemas import JOB_EXAMPLE, JobBody, JobDetail
 from service.errors import JobEnded, JobNotFound
-from service.store import audit, jobs
+from service.store import audit, events, jobs
 from service.store.audit import AuditDraft
-from service.store.jobs import Event, Job, State
+from service.store.events import Event
+from service.store.jobs import Job, State
 
 router = APIRouter(tags=["jobs"])
 
@@ -166,5 +167,5 @@ def _events_after(
     """New events of a job, and whether it ends with them."""
     with context.database.read() as session:
         job = jobs.find(session, job_id)
-        found = jobs.events(session, job_id, after=number)
+        found = events.of_job(session, job_id, after=number)
     return found, job is None or not job.active

@@ -21,6 +21,7 @@ from service.api import comparing
 from service.api.access import actor
 from service.api.caching import deliver
 from service.api.context import Context, ContextDep
+from service.api.hot import Content, Source
 from service.api.problems import request_id, respond, told
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
 from service.errors import (
@@ -388,6 +389,7 @@ def get_plan(
     """
     least = evidence or "analytic"
     wanted = plans.ORDER[: plans.ORDER.index(least) + 1]
+    read_at = context.hot.now()
     with context.database.read() as session:
         found = plans.find(session, key, wanted)
         headers = {"Fuseplan-Match": "exact"}
@@ -406,23 +408,22 @@ def get_plan(
         "Cache-Control": "no-cache",
         "Fuseplan-Evidence": found.pointer.evidence,
     }
-    pointer = found.pointer
-    if pointer.key == key:
-        context.hot.put(
-            request.url.path,
-            request.scope["query_string"],
-            content=found.body,
-            digest=pointer.digest,
-            media_type=BODY_TYPE,
-            headers=headers,
-        )
-    return deliver(
-        request,
+    answer = Content(
         content=found.body,
-        digest=pointer.digest,
+        digest=found.pointer.digest,
         media_type=BODY_TYPE,
         headers=headers,
     )
+    if found.pointer.key == key:
+        source = Source(key=key, wanted=wanted, evidence=found.pointer.evidence)
+        context.hot.put_plan(
+            request.url.path,
+            request.scope["query_string"],
+            answer,
+            source=source,
+            read_at=read_at,
+        )
+    return deliver(request, answer)
 
 
 def missing(

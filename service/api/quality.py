@@ -15,7 +15,7 @@ from service.api.devices import AccuracyBody, CalibrationBody, accuracy
 from service.api.fleet import find_device
 from service.api.problems import told
 from service.store import accuracy as accuracy_store
-from service.store import devices, jobs, timeline, trials
+from service.store import devices, events, timeline, trials
 from service.store.jobs import Job
 from service.store.trials import Wanted
 
@@ -154,7 +154,7 @@ def _job(session: Session, job: Job) -> JobQuality:
         (event.data.get("predicted_seconds"), event.data.get("seconds"))
         for event in sampled
     )
-    whole = jobs.events(session, job.id, types=("plan",))
+    whole = events.of_job(session, job.id, types=("plan",))
     return JobQuality(
         job=job.id,
         title=job.request.title,

@@ -20,7 +20,8 @@ from service.api.schemas import EXAMPLE_DIGEST
 from service.api.thinning import places
 from service.errors import JobNotFound
 from service.store import trials
-from service.store.jobs import Event, Job
+from service.store.events import Event
+from service.store.jobs import Job
 from service.store.trials import Wanted
 
 router = APIRouter(tags=["jobs"])

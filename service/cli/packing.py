@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 import zstandard
 
 from service import signing
+from service.bundle import Unfolding
 from service.bundle import pack as pack_bundle
 from service.bundle import unpack as unpack_bundle
 from service.cli.kernel_cache import stored
-from service.errors import BadBundle, BundleTooLarge
+from service.errors import BadBundle
 from service.jobs.bundling import Selection, collect, take_in
 from service.store import kernels, measurements
 from service.store.kernels import StoredKernel
@@ -195,17 +196,9 @@ def _digest(content: Json) -> str:
 
 def _unfolded(data: bytes, max_bytes: int) -> bytes:
     try:
-        with zstandard.ZstdDecompressor().stream_reader(data) as stream:
-            found: bytes = stream.read(max_bytes + 1)
+        return Unfolding(data, what="pack", max_bytes=max_bytes).read()
     except zstandard.ZstdError as error:
         raise _bad(f"it is not compressed by Zstandard: {error}") from error
-    if len(found) > max_bytes:
-        raise BundleTooLarge(
-            "pack",
-            f"it unfolds to more than {max_bytes} bytes",
-            hint="raise FUSEPLAN_MAX_BUNDLE_BYTES",
-        )
-    return found
 
 
 def _document(found: bytes) -> Json:

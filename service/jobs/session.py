@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.jobs.planning import Planner, Question, as_revision
-from service.store.jobs import EventDraft, JobRequest, Progress
+from service.store.events import EventDraft
+from service.store.jobs import JobRequest, Progress
 from service.store.kernels import StoredKernel
 from service.store.measurements import StoredMeasurement
 from service.store.plans import PlanRevision

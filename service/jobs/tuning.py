@@ -27,7 +27,7 @@ from service.jobs.session import (
 from service.jobs.stopping import Stoppable, Stopped
 from service.store import Database, blobs, jobs, kernels, measurements, plans
 from service.store.errors import BrokenReference
-from service.store.jobs import EventDraft
+from service.store.events import EventDraft
 from tuner.errors import TunerError
 from tuner.runtime.requests import Measures
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from sqlalchemy import ForeignKey, Index, String, func, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from service.store import events
 from service.store.base import Base
+from service.store.events import EventDraft, EventRow
 
 State = Literal["queued", "running", "succeeded", "partial", "failed", "cancelled"]
 
@@ -112,25 +113,6 @@ class Job:
         return self.state in ACTIVE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that happened in a job; numbers count from 1 without holes."""
-
-    job: str
-    number: int
-    type: str
-    data: Mapping[str, Any]
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventDraft:
-    """An event before it has a number."""
-
-    type: str
-    data: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-
-
 class JobRow(Base):
     """Table `jobs`."""
 
@@ -172,18 +154,6 @@ class JobRow(Base):
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
-
-
-class EventRow(Base):
-    """Table `job_events`."""
-
-    __tablename__ = "job_events"
-
-    job: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    type: Mapped[str] = mapped_column(String(20))
-    data: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime]
 
 
 def create(
@@ -423,46 +393,7 @@ def append(
 ) -> None:
     """Add events to a job; they get the next numbers."""
     _held(session, id_)
-    last = session.scalar(select(func.max(EventRow.number)).where(EventRow.job == id_))
-    session.add_all(
-        EventRow(
-            job=id_,
-            number=(last or 0) + position,
-            type=draft.type,
-            data=dict(draft.data),
-            created_at=now,
-        )
-        for position, draft in enumerate(drafts, start=1)
-    )
-    session.flush()
-
-
-def events(
-    session: Session,
-    id_: str,
-    *,
-    after: int = 0,
-    types: tuple[str, ...] = (),
-    limit: int = 500,
-) -> tuple[Event, ...]:
-    """Events of a job in order.
-
-    Args:
-        session: where to look.
-        id_: the job.
-        after: only events with a greater number.
-        types: only these types; empty means all.
-        limit: at most so many.
-    """
-    query = (
-        select(EventRow)
-        .where(EventRow.job == id_, EventRow.number > after)
-        .order_by(EventRow.number)
-        .limit(limit)
-    )
-    if types:
-        query = query.where(EventRow.type.in_(types))
-    return tuple(map(event_of, session.scalars(query)))
+    events.add(session, id_, drafts, now=now)
 
 
 def compared(
@@ -536,15 +467,4 @@ def _job(row: JobRow) -> Job:
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
-    )
-
-
-def event_of(row: EventRow) -> Event:
-    """The event that a row holds."""
-    return Event(
-        job=row.job,
-        number=row.number,
-        type=row.type,
-        data=row.data,
-        created_at=row.created_at,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from sqlalchemy import ForeignKey, Index, String, delete, func, select
+from sqlalchemy import ForeignKey, Index, Row, String, case, delete, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from service.store import blobs, pins
@@ -209,12 +209,36 @@ def pointer(
 def find(
     session: Session, key: str, evidence: Iterable[Evidence] = ORDER
 ) -> StoredPlan | None:
-    """The plan of the best evidence among those asked for."""
-    found = pointer(session, key, evidence)
-    if found is None:
+    """The plan of the best evidence among those asked for, in one query."""
+    wanted = set(evidence)
+    rank = {kind: place for place, kind in enumerate(ORDER) if kind in wanted}
+    query = (
+        select(*_POINTED, blobs.BlobRow.content)
+        .join(PlanPointerRow, PlanPointerRow.revision_id == PlanRevisionRow.id)
+        .join(blobs.BlobRow, blobs.BlobRow.digest == PlanRevisionRow.digest)
+        .where(PlanPointerRow.key == key, PlanPointerRow.evidence.in_(rank))
+        .order_by(case(rank, value=PlanPointerRow.evidence))
+        .limit(1)
+    )
+    row = session.execute(query).first()
+    if row is None:
         return None
-    body = blobs.find(session, found.digest)
-    return None if body is None else StoredPlan(pointer=found, body=body.content)
+    return StoredPlan(pointer=_pointer(row), body=row.content)
+
+
+def digests(
+    session: Session, keys: Collection[str]
+) -> Mapping[str, Mapping[Evidence, str]]:
+    """What each of these keys points to now, by evidence."""
+    query = (
+        select(PlanPointerRow.key, PlanPointerRow.evidence, PlanRevisionRow.digest)
+        .join(PlanRevisionRow, PlanPointerRow.revision_id == PlanRevisionRow.id)
+        .where(PlanPointerRow.key.in_(keys))
+    )
+    found: dict[str, dict[Evidence, str]] = {}
+    for key, evidence, digest in session.execute(query):
+        found.setdefault(key, {})[_evidence(evidence)] = digest
+    return found
 
 
 def identity(session: Session, key: str) -> PlanIdentity | None:
@@ -258,9 +282,10 @@ def pointers(
     session: Session, keys: Collection[str], evidence: Iterable[Evidence] = ORDER
 ) -> Mapping[str, PlanPointer]:
     """The best plan of each of these keys that has one, in one query."""
-    rank = {kind: place for place, kind in enumerate(ORDER) if kind in set(evidence)}
-    rows = session.scalars(
-        select(PlanRevisionRow)
+    wanted = set(evidence)
+    rank = {kind: place for place, kind in enumerate(ORDER) if kind in wanted}
+    rows = session.execute(
+        select(*_POINTED)
         .join(PlanPointerRow, PlanPointerRow.revision_id == PlanRevisionRow.id)
         .where(PlanPointerRow.key.in_(keys), PlanPointerRow.evidence.in_(rank))
     )
@@ -339,7 +364,22 @@ def _point(session: Session, key: str, evidence: str, revision_id: int) -> None:
     session.flush()
 
 
-def _pointer(row: PlanRevisionRow) -> PlanPointer:
+_POINTED: Final = (
+    PlanRevisionRow.key,
+    PlanRevisionRow.evidence,
+    PlanRevisionRow.digest,
+    PlanRevisionRow.revision,
+    PlanRevisionRow.seconds,
+    PlanRevisionRow.objective_seconds,
+    PlanRevisionRow.bound_seconds,
+    PlanRevisionRow.kernels,
+    PlanRevisionRow.job,
+    PlanRevisionRow.created_at,
+)
+"""Columns of a pointer, for queries that need no object."""
+
+
+def _pointer(row: PlanRevisionRow | Row[*tuple[Any, ...]]) -> PlanPointer:
     return PlanPointer(
         key=row.key,
         evidence=_evidence(row.evidence),

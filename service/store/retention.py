@@ -30,7 +30,8 @@ from sqlalchemy.orm import Session
 from service.store.audit import AuditRow
 from service.store.base import take_turns
 from service.store.blobs import STORING_TURN, BlobLinkRow, BlobRow
-from service.store.jobs import ACTIVE, EventRow, JobRow
+from service.store.events import EventRow
+from service.store.jobs import ACTIVE, JobRow
 from service.store.measurements import MeasurementRow
 from service.store.plans import PlanPointerRow, PlanRevisionRow
 

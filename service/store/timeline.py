@@ -9,7 +9,8 @@ from datetime import datetime
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from service.store.jobs import ACTIVE, EventRow, Job, JobRow, find
+from service.store.events import EventRow
+from service.store.jobs import ACTIVE, Job, JobRow, find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

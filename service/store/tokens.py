@@ -92,10 +92,10 @@ def find(session: Session, name: str) -> Token | None:
     return None if row is None else _token(row)
 
 
-def by_hash(session: Session, hash_: str) -> Token | None:
-    """The token whose text has this hash, valid or not."""
-    row = session.scalars(select(TokenRow).where(TokenRow.hash == hash_)).first()
-    return None if row is None else _token(row)
+def by_hashes(session: Session, hashes: Collection[str]) -> dict[str, Token]:
+    """The tokens whose texts have these hashes, valid or not, by hash."""
+    rows = session.scalars(select(TokenRow).where(TokenRow.hash.in_(hashes)))
+    return {row.hash: _token(row) for row in rows}
 
 
 def everyone(session: Session) -> tuple[Token, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from service.store.jobs import Event, EventRow, event_of
+from service.store.events import Event, EventRow, event_of
 from service.store.measurements import MeasurementRow, StoredMeasurement
 
 CURVE: Final = ("trial", "resolve")

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from service.store import jobs
-from service.store.jobs import EventDraft
+from service.store.events import EventDraft
 from tests.browser.conftest import Site, Watched
 from tests.browser.views import (
     A_FRAME,
@@ -126,6 +126,29 @@ def test_a_table_is_kept_with_raw_numbers(watch: Watch, tmp_path: Path) -> None:
     listed = json.loads(saved(page, tools.format("JSON"), tmp_path).read_text())
     assert listed[3]["Predicted"] == pytest.approx(48e-6)
     assert listed[3]["Kernel"] == "k3"
+    watched.assert_quiet()
+
+
+def test_a_kernel_is_found_in_the_other_partition(watch: Watch) -> None:
+    """By keys: what fusion joined is marked on the other side, and has a link."""
+    watched = watch(**LOOKS["light"])
+    page = watched.open(f"/plans/{KEY}/diff?job={JOB}")
+    page.wait_for_selector("#sides[data-drawn]")
+    page.locator(".side").nth(1).focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowDown")
+    told = page.locator("#sides-told")
+    expect(told).to_contain_text("this plan: k3 (1 kernel, 48.0 µs)")
+    expect(told).to_contain_text("The same nodes are in no fusion: ")
+    marked = """() => [...document.querySelectorAll("#sides .graph")].map(
+      (one) => one._cyreg.cy.nodes(".mark").map((node) => node.data("nodes")).flat())"""
+    plain, ours = page.evaluate(marked)
+    body = page.request.get(f"{watched.address}/v1/plans/{KEY}").json()
+    assert ours == body["kernels"][3]["nodes"]
+    assert set(ours) <= set(plain)
+    said = told.text_content()
+    page.reload()
+    expect(told).to_have_text(str(said))
     watched.assert_quiet()
 
 

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import threading
+from pathlib import Path
+
+import pytest
 from fastapi.testclient import TestClient
 
-from service.api.hot import FRESH_SECONDS, HotAnswers
+from service.api.hot import (
+    FRESH_SECONDS,
+    RENEW_SECONDS,
+    Content,
+    HotAnswers,
+    Source,
+)
+from service.api.renewal import Renewal, renew_answers
+from service.store import StoreUnavailable, plans
+from service.store.plans import PlanPointerRow
 from tests.service.api.conftest import Start
 from tests.service.api.test_comparing import as_of_another_toolchain, submit
 
@@ -85,41 +99,105 @@ def test_a_token_is_asked_for_first(start: Start) -> None:
     assert client.get(f"/v1/plans/{key}").status_code == 401
 
 
-def test_one_request_renews_an_answer_before_it_is_too_old() -> None:
-    """The others go on with it meanwhile; when it is too old, nobody does."""
+def plan(content: bytes) -> Content:
+    """An answer to a lookup."""
+    digest = hashlib.sha256(content).hexdigest()
+    return Content(content=content, digest=digest, media_type="x", headers={})
+
+
+def kept(hot: HotAnswers, told: Content, read_at: float) -> None:
+    """Keep an answer to the lookup of a key."""
+    source = Source(key="k", wanted=("measured", "analytic"), evidence="analytic")
+    hot.put_plan("/", b"", told, source=source, read_at=read_at)
+
+
+def test_an_answer_in_use_is_due_long_before_it_is_too_old() -> None:
+    """It is given meanwhile; what nobody asks for is not checked either."""
     clock = 0.0
     hot = HotAnswers(lambda: clock)
+    kept(hot, plan(b"old"), read_at=0.0)
+    assert hot.get("/", b"") is not None
+    assert hot.due() == []
+    clock = RENEW_SECONDS
+    assert hot.due() == []
+    ready = hot.get("/", b"")
+    ((place, due, _),) = hot.due()
+    assert ready is due
+    assert hot.due() == []  # it is told once
+    hot.confirm(place, due, read_at=clock)
+    clock += 0.99 * FRESH_SECONDS
+    again = hot.get("/", b"")
+    assert again is not None
+    assert again.told is due.told
+    clock += 0.01 * FRESH_SECONDS
+    assert hot.get("/", b"") is None
 
-    def put(content: bytes) -> None:
-        hot.put("/", b"", content=content, digest="d", media_type="x", headers={})
 
-    def seen() -> list[bytes | None]:
-        found = [hot.get("/", b"") for _ in range(3)]
-        return [one and one.content for one in found]
+def test_an_answer_is_as_old_as_the_question_to_the_database() -> None:
+    """However long the database took, and whoever was faster meanwhile."""
+    clock = 5.0
+    hot = HotAnswers(lambda: clock)
+    kept(hot, plan(b"slow"), read_at=5.0 - FRESH_SECONDS)
+    assert hot.get("/", b"") is None
+    kept(hot, plan(b"old"), read_at=5.0 - RENEW_SECONDS)
+    hot.get("/", b"")
+    ((place, old, _),) = hot.due()
+    kept(hot, plan(b"new"), read_at=5.0)
+    hot.confirm(place, old, read_at=4.0)
+    found = hot.get("/", b"")
+    assert found is not None
+    assert found.told.content == b"new"
 
-    put(b"old")
-    assert seen() == [b"old"] * 3
-    clock = 0.8 * FRESH_SECONDS
-    assert seen() == [None, b"old", b"old"]
-    put(b"new")
-    assert seen() == [b"new"] * 3
-    clock += 0.8 * FRESH_SECONDS
-    assert seen() == [None, b"new", b"new"]
-    clock += 0.2 * FRESH_SECONDS
-    assert seen() == [None] * 3
+
+@pytest.mark.parametrize("change", ["same", "better", "gone"])
+def test_a_check_keeps_what_is_still_true(
+    start: Start, tmp_path: Path, change: str
+) -> None:
+    """A plan of better evidence, or none at all: then the database is asked anew."""
+    clock = 0.0
+    client = start()
+    context = client.app.state.context  # type: ignore[attr-defined]
+    context.hot._clock = lambda: clock
+    key = submit(client)["plan_key"]
+    client.get(f"/v1/plans/{key}")
+    with context.database.write() as session:
+        if change == "gone":
+            plans.evict(session, key)
+        if change == "better":
+            found = plans.history(session, key)[-1]
+            row = {"key": key, "evidence": "measured", "revision_id": found.revision}
+            session.add(PlanPointerRow(**row))
+    clock = 0.9 * FRESH_SECONDS
+    assert client.get(f"/v1/plans/{key}").headers["Fuseplan-Evidence"] == "analytic"
+    renew_answers(context.hot, context.database)
+    kept_on = context.hot.get(f"/v1/plans/{key}", b"")
+    assert (kept_on is not None) == (change == "same")
+    clock = 1.5 * FRESH_SECONDS
+    assert (context.hot.get(f"/v1/plans/{key}", b"") is None) == (change != "same")
+
+
+def test_a_task_that_fails_is_tried_again() -> None:
+    """Whatever happens in it, the thread goes on, and ends when it is told to."""
+    tried: list[int] = []
+    often = threading.Event()
+
+    def fail() -> None:
+        tried.append(len(tried))
+        if len(tried) > 3:
+            often.set()
+        raise StoreUnavailable("x", "locked", "y") if len(tried) % 2 else KeyError("z")
+
+    renewal = Renewal([fail], every_seconds=0.001)
+    renewal.start()
+    assert often.wait(30)
+    renewal.stop()
+    assert tried == list(range(len(tried)))
 
 
 def test_answers_make_room_for_newer_ones() -> None:
     """No more is kept than there is room for."""
     hot = HotAnswers(lambda: 0.0)
     for number in range(5):
-        hot.put(
-            f"/{number}",
-            b"",
-            content=bytes(20 * 2**20),
-            digest=str(number),
-            media_type="x",
-            headers={},
-        )
+        hot.put(f"/{number}", b"", plan(bytes(20 * 2**20)))
     kept = [number for number in range(5) if hot.get(f"/{number}", b"") is not None]
     assert kept == [2, 3, 4]

@@ -16,7 +16,7 @@ from service.jobs import cutting, explaining
 from service.settings import Settings
 from service.store import Database, accuracy, jobs, plans
 from service.store.accuracy import AccuracyRun
-from service.store.jobs import EventDraft
+from service.store.events import EventDraft
 from service.store.plans import PlanRevision
 from tests.service.dashboard import samples
 from tests.service.dashboard.samples import STARTED, store_job

@@ -16,7 +16,7 @@ from sqlalchemy import event
 from service.api.thinning import places
 from service.app import create_app
 from service.settings import Settings
-from service.store.jobs import EventRow
+from service.store.events import EventRow
 from tests.service.dashboard.samples import store_job
 
 KEY, JOB = "1" * 64, "000000000001"

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from service.store import blobs, graphs, jobs, kernels, measurements, plans
+from service.store.events import EventDraft
 from service.store.graphs import StoredGraph
-from service.store.jobs import EventDraft, JobRequest, Progress
+from service.store.jobs import JobRequest, Progress
 from service.store.kernels import StoredKernel
 from service.store.measurements import StoredMeasurement
 from service.store.plans import PlanIdentity, PlanRevision

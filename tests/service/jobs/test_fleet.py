@@ -19,7 +19,7 @@ from service.jobs.engine import JobQueue
 from service.jobs.planning import Planner, Question
 from service.jobs.submission import Ask, Submissions
 from service.settings import Settings
-from service.store import Database, connect, devices, heartbeats, jobs, plans
+from service.store import Database, connect, devices, events, heartbeats, jobs, plans
 from service.store.jobs import Job
 from tests.service.api.models import graph_onnx
 from tests.service.conftest import NewDatabase
@@ -158,13 +158,13 @@ def offered(database: Database) -> int:
 def check_ended_once(database: Database, job: str) -> None:
     """A job succeeded, told so once, and its plan is measured."""
     with database.read() as session:
-        events = jobs.events(session, job, limit=10_000)
+        told = events.of_job(session, job, limit=10_000)
         found = jobs.find(session, job)
         assert found is not None
         plan = plans.find(session, found.request.plan_key)
     assert found.state == "succeeded", found.error
-    assert [one.number for one in events] == list(range(1, len(events) + 1))
-    assert [one.type for one in events].count("done") == 1
+    assert [one.number for one in told] == list(range(1, len(told) + 1))
+    assert [one.type for one in told].count("done") == 1
     assert plan is not None
     assert plan.pointer.evidence == "measured"
 

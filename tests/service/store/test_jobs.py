@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from service.store import Database, jobs, measurements
-from service.store.jobs import EventDraft, Progress
+from service.store import Database, events, jobs, measurements
+from service.store.events import EventDraft
+from service.store.jobs import Progress
 from service.store.measurements import StoredMeasurement
 from tests.service.store.samples import register, request
 
@@ -67,9 +68,9 @@ def test_events_are_numbered_without_holes(database: Database, now: datetime) ->
             now=now,
         )
         jobs.finish(session, "job-1", "succeeded", now=now)
-        found = jobs.events(session, "job-1")
-        rest = jobs.events(session, "job-1", after=3)
-        trials = jobs.events(session, "job-1", types=("trial",))
+        found = events.of_job(session, "job-1")
+        rest = events.of_job(session, "job-1", after=3)
+        trials = events.of_job(session, "job-1", types=("trial",))
     assert [one.number for one in found] == [1, 2, 3, 4, 5]
     assert [one.type for one in found] == ["state", "trial", "plan", "state", "done"]
     assert rest == found[3:]

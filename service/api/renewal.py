@@ -1,0 +1,90 @@
+"""What is remembered is checked in the background, so that no request waits for it.
+
+An answer of the database is believed for a second. Long before that time is over, a
+thread asks the database again for all that was used since, in one query; whatever has
+not changed is believed for another second. When the database does not answer, what is
+remembered grows too old, and requests find out for themselves what is wrong.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from service.api.hot import HotAnswers
+from service.store import Database, StoreError, plans
+
+log = structlog.get_logger(__name__)
+
+EVERY_SECONDS: Final = 0.2
+"""Pause between two checks: several fit into the time that an answer is believed."""
+
+_MOST_KEYS: Final = 500
+"""Keys in one query."""
+
+
+class Renewal:
+    """Runs tasks again and again in a thread of its own.
+
+    Args:
+        tasks: each looks whether there is anything to do; one that fails is tried
+            again at the next turn.
+        every_seconds: pause between two turns.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Callable[[], None]],
+        *,
+        every_seconds: float = EVERY_SECONDS,
+    ) -> None:
+        self._tasks = tuple(tasks)
+        self._every_seconds = every_seconds
+        self._ended = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="fuseplan-renewal", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the task that runs."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every_seconds):
+            for task in self._tasks:
+                try:
+                    task()
+                except StoreError as error:
+                    log.debug("nothing is renewed", error=str(error))
+                except Exception:
+                    # The top of a thread: without it every request would be slow.
+                    log.exception("renewal failed")
+
+
+def renew_answers(hot: HotAnswers, database: Database) -> None:
+    """Check the answers that were used lately; forget those that have changed.
+
+    Raises:
+        StoreUnavailable: the database cannot be read.
+    """
+    due = hot.due()
+    for start in range(0, len(due), _MOST_KEYS):
+        part = due[start : start + _MOST_KEYS]
+        read_at = hot.now()
+        with database.read() as session:
+            current = plans.digests(session, {source.key for _, _, source in part})
+        for place, ready, source in part:
+            held = current.get(source.key, {})
+            best = next((one for one in source.wanted if one in held), None)
+            if best == source.evidence and held[best] == ready.told.digest:
+                hot.confirm(place, ready, read_at=read_at)
+            else:
+                hot.drop(place)
