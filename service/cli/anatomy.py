@@ -95,12 +95,34 @@ def edges(planned: Planned) -> list[Json]:
     return list(found.values())
 
 
-def parallel(planned: Planned) -> list[list[str]]:
-    """Products with weights that read the same tensor, in kernels of their own."""
-    from tuner.fusion.contraction import parallel_contractions
+def parallel(planned: Planned) -> list[Json]:
+    """Independent parts that share a kernel, and products that might and do not."""
+    from tuner.assembly import limits_for
+    from tuner.fusion.explain import side_by_side
+    from tuner.pipeline import Planner
 
-    found = parallel_contractions(planned.plan.graph)
-    return [[_named(planned, name) for name in names] for names in found]
+    prepared, plan = planned.prepared, planned.plan
+    planner = Planner(
+        model=prepared.model, device=prepared.device, options=prepared.options
+    )
+    found = side_by_side(
+        plan.graph,
+        planner.price,
+        plan.partition,
+        profile=prepared.options.legality,
+        limits=limits_for(prepared.device, prepared.options),
+    )
+    return [
+        {
+            "nodes": [_named(planned, name) for name in one.nodes],
+            "kernels": [plan.kernels[k].name for k in one.kernels],
+            "together": one.together,
+            "reason": _in_names(planned, one.reason),
+            "seconds": one.seconds,
+            "opposite_seconds": one.opposite_seconds,
+        }
+        for one in found
+    ]
 
 
 def _edge(
@@ -134,19 +156,18 @@ def _edge(
 
 
 def show_edges(
-    found: Sequence[Mapping[str, Any]], side_by_side: Sequence[Sequence[str]]
+    found: Sequence[Mapping[str, Any]], side_by_side: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Print a line for each edge, and one for products that read the same tensor."""
+    """Print a line for each edge, and one for parts that are or could be together."""
     for edge in found:
         where = f"fused in {', '.join(edge['kernels'])}" if edge["fused"] else "cut"
         output.line(f"{edge['from']} -> {edge['to']}  {where}: {edge['reason']}")
     fused = sum(edge["fused"] for edge in found)
     output.line(f"{count(fused)} of {count(len(found))} edges are fused.")
-    for names in side_by_side:
-        output.line(
-            f"{', '.join(names)}: read the same tensor in {count(len(names))} kernels; "
-            "no kernel family merges products."
-        )
+    for one in side_by_side:
+        word = "side by side in" if one["together"] else "apart in"
+        where = f"{word} {', '.join(one['kernels'])}"
+        output.line(f"{', '.join(one['nodes'])}  {where}: {one['reason']}")
 
 
 def profile(planned: Planned) -> Json:

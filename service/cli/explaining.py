@@ -74,7 +74,7 @@ def _explain_all(prepared: Prepared, *, as_json: bool) -> None:
     planned = planning.make(prepared)
     found, side_by_side = anatomy.edges(planned), anatomy.parallel(planned)
     if as_json:
-        output.emit({"edges": found, "parallel_contractions": side_by_side})
+        output.emit({"edges": found, "side_by_side": side_by_side})
     else:
         anatomy.show_edges(found, side_by_side)
 

@@ -13,7 +13,7 @@ _MOVABLE = frozenset({Pattern.ELEMENTWISE, Pattern.INJECTIVE})
 
 
 def contraction_fault(view: View, mask: int) -> str:
-    """The first rule that a region with anchors breaks, or "".
+    """The first rule that a region with one anchor breaks, or "".
 
     One contraction; in front of one of its operands element-wise and layout nodes;
     behind it element-wise nodes that keep its number of elements; their other operands
@@ -22,8 +22,6 @@ def contraction_fault(view: View, mask: int) -> str:
     """
     anchors = [i for i in bits(mask) if view.patterns[i] in ANCHORS]
     names = ", ".join(view.nodes[i].name for i in anchors)
-    if len(anchors) > 1:
-        return f"{len(anchors)} anchors in one kernel: {names}"
     around = _around(view, mask)
     if view.patterns[anchors[0]] is Pattern.WINDOW and around.before:
         return f"{names}: what a window reads must be in memory"
@@ -39,8 +37,11 @@ def own_family(view: View, mask: int) -> Family:
 
 def written_fault(view: View, mask: int, outputs: int) -> str:
     """Why a kernel of a legal region cannot write these tensors, or ""."""
-    around = _around(view, mask)
-    behind = view.makes(around.after | 1 << around.anchor)
+    behind = 0
+    for anchor in bits(mask):
+        if view.patterns[anchor] in ANCHORS:
+            around = Epilogue(view, mask, anchor, whole=False)
+            behind |= view.makes(around.after | 1 << anchor)
     for j in bits(outputs & ~behind):
         name = view.nodes[view.maker[j]].name
         return f"{name}: computed beside a contraction, but not to be written"
@@ -50,8 +51,8 @@ def written_fault(view: View, mask: int, outputs: int) -> str:
 def parallel_contractions(graph: Graph) -> tuple[tuple[str, ...], ...]:
     """Products with weights that read the same tensor, by node, in graph order.
 
-    One product with their weights side by side would do the work of each such group (Q,
-    K and V of an attention; gate and up). No family of ours runs them as one kernel.
+    Q, K and V of an attention; gate and up of a gated layer: `tuner.fusion.merged` says
+    when one kernel runs them.
     """
     home = homes(graph)
     fixed = {*graph.weights, *graph.constants}
@@ -67,7 +68,7 @@ def parallel_contractions(graph: Graph) -> tuple[tuple[str, ...], ...]:
 
 
 def has_prologue(view: View, mask: int) -> bool:
-    """Whether a region with one contraction computes an operand of it."""
+    """Whether a legal region computes an operand of a contraction."""
     return bool(_around(view, mask).before)
 
 

@@ -22,6 +22,7 @@ from tuner.fusion.contraction import (
     written_fault,
 )
 from tuner.fusion.library import library_fault
+from tuner.fusion.merged import merged_fault, merged_library_fault
 from tuner.fusion.rows import row_fault
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Graph, Node, Region
@@ -161,7 +162,7 @@ class Rules:
             return Refusal(reason="there is nothing to compute")
         if mask & masks[Pattern.OPAQUE]:
             return self._opaque(mask)
-        anchors = sum((mask & masks[pattern]).bit_count() for pattern in ANCHORS)
+        anchors = self._anchors(mask)
         if anchors:
             return self._anchored(mask, anchors)
         return self._generated(mask, (mask & masks[Pattern.REDUCTION]).bit_count())
@@ -180,8 +181,18 @@ class Rules:
         wall = self._size_wall(mask, 0)
         if wall is not None:
             return wall
-        fault = contraction_fault(self.view, mask)
+        fault = self._contraction_fault(mask, anchors)
         return Refusal(reason=fault) if fault else own_family(self.view, mask)
+
+    def _contraction_fault(self, mask: int, anchors: int) -> str:
+        """Why no kernel of ours can run a region with anchors, or ""."""
+        fault = merged_fault if anchors > 1 else contraction_fault
+        return fault(self.view, mask)
+
+    def _anchors(self, mask: int) -> int:
+        """How many contractions and windows a region holds."""
+        masks = self.view.masks
+        return sum((mask & masks[pattern]).bit_count() for pattern in ANCHORS)
 
     @property
     def _may_generate(self) -> bool:
@@ -192,7 +203,7 @@ class Rules:
         if (
             not self._may_generate
             or self._size_wall(mask, 0) is not None
-            or contraction_fault(self.view, mask)
+            or self._contraction_fault(mask, self._anchors(mask))
             or written_fault(self.view, mask, outputs)
         ):
             return None
@@ -205,11 +216,18 @@ class Rules:
     def _library(self, mask: int, anchors: int) -> Family | Refusal:
         if self._is_unit(mask):
             return Family.LIBRARY
+        reference, session = (
+            self.profile == "reference",
+            self.limits.library == "session",
+        )
+        if anchors > 1 and not reference and not session:
+            fault = merged_library_fault(self.view, mask)
+            return Refusal(reason=fault) if fault else Family.LIBRARY
         fault = library_fault(
             self.view,
             mask,
-            reference=self.profile == "reference",
-            session=self.limits.library == "session",
+            reference=reference,
+            session=session,
             max_anchors=self.limits.max_library_anchors,
             anchors=anchors,
         )

@@ -1,4 +1,8 @@
-"""Lowering of contractions: what runs along rows, along columns, and is summed up."""
+"""Lowering of contractions: what runs along rows, along columns, and is summed up.
+
+Several contractions in one kernel stand side by side: a group of loops for each, with
+blocks of its own.
+"""
 
 from __future__ import annotations
 
@@ -62,23 +66,55 @@ class Axes(NamedTuple):
         return min(sizes) >= FEWEST_TILED
 
 
-def contraction(
+def contractions(
     graph: Graph, slots: Mapping[str, int], outputs: Sequence[str]
+) -> tuple[Group, ...]:
+    """The groups of contractions that stand side by side, in graph order.
+
+    Raises:
+        CannotLower: an output needs two contractions, or none; or they are so unequal
+            that no schedule suits all of them.
+    """
+    nodes = [n for n in graph.nodes if OPS[n.op].pattern is Pattern.CONTRACTION]
+    above = _contractions_above(graph, {node.name for node in nodes})
+    for name in outputs:
+        if len(above[name]) != 1:
+            raise CannotLower(name, f"follows {len(above[name])} contractions")
+    groups = tuple(
+        _contraction(graph, slots, node, own)
+        for node in nodes
+        if (own := [name for name in outputs if node.name in above[name]])
+    )
+    if len({group.kind for group in groups}) > 1:
+        raise CannotLower(nodes[0].name, "some products beside it are too small")
+    return groups
+
+
+def _contractions_above(graph: Graph, names: set[str]) -> Mapping[str, frozenset[str]]:
+    """The contractions that each tensor depends on."""
+    found: dict[str, frozenset[str]] = {}
+    for node in graph.nodes:
+        above = frozenset().union(*(found.get(t, frozenset()) for t in node.inputs))
+        if node.name in names:
+            above |= {node.name}
+        found.update(dict.fromkeys(node.outputs, above))
+    return {name: found.get(name, frozenset()) for name in graph.types}
+
+
+def _contraction(
+    graph: Graph, slots: Mapping[str, int], node: Node, outputs: Sequence[str]
 ) -> Group:
     """The group of one contraction, its prologue and its epilogue.
 
     Raises:
-        CannotLower: there are two contractions, or an output does not have the
-            elements of the result, each at one place.
+        CannotLower: an output does not have the elements of the result, each at one
+            place.
     """
-    nodes = [n for n in graph.nodes if OPS[n.op].pattern is Pattern.CONTRACTION]
-    if len(nodes) > 1:
-        raise CannotLower(nodes[1].name, "a second contraction")
-    axes = _AXES[nodes[0].op](graph, nodes[0])
+    axes = _AXES[node.op](graph, node)
 
     def build(space: Space) -> Body:
         anchor = axes.anchor(space)
-        places = _behind(graph, space, nodes[0].outputs[0], anchor.place)
+        places = _behind(graph, space, node.outputs[0], anchor.place)
         reduced = _mask(_loops(space, axes.reduced))
         body = Body(graph, slots, space, Frame({}, frozenset(), reduced, anchor))
         for name in outputs:

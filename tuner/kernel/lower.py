@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tuner.ir.ops import OPS, Pattern
 from tuner.kernel.arrange import arranged, built, cut, make_group
 from tuner.kernel.body import NO_FRAME, Body, Frame
-from tuner.kernel.contraction import contraction
+from tuner.kernel.contraction import contractions
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.families import family_of
 from tuner.kernel.frames import Segment, Ties, choose, is_empty
@@ -55,7 +55,7 @@ def lower(graph: Graph) -> LoopNest:
         ]
         outputs = whole
     elif family is Family.CONTRACTION and outputs:
-        groups.append(contraction(graph, slots, outputs))
+        groups += contractions(graph, slots, outputs)
         outputs = []
     groups += [_pointwise(graph, slots, names) for names in _alike(graph, outputs)]
     return LoopNest(family=family, tensors=tensors, groups=tuple(groups))

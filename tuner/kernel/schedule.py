@@ -66,8 +66,11 @@ def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:
     if schedule["threads"] > device.max_block_threads:
         return False
     if nest.groups and nest.groups[0].kind is Kind.TILE:
-        (mapping,) = map_groups(nest, schedule)
-        return is_legal_tile(nest, mapping, device)
+        mappings = map_groups(nest, schedule)
+        return all(
+            is_legal_tile(nest, group, mapping, device)
+            for group, mapping in zip(nest.groups, mappings, strict=True)
+        )
     return all(
         not mapping.is_persistent
         or _can_keep(group, _values_kept(group, mapping), device, schedule["threads"])

@@ -13,7 +13,7 @@ from tuner.kernel.nest import Apply, Group, Load, LoopNest
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cost_model.device import Device
     from tuner.kernel.mapping import Mapping
@@ -152,16 +152,18 @@ def tensor_bytes(mapping: Mapping) -> int:
 
 
 def tensor_dtype(nest: LoopNest) -> DType | None:
-    """The 16-bit type of both factors, if tensor cores multiply them as they lie.
+    """The 16-bit type of all factors, if tensor cores multiply them as they lie.
 
     A factor that is computed has more bits than the tensor cores take.
     """
-    group = nest.groups[0]
-    parts = parts_of(group)
     kinds = set()
-    for operand in (parts.left, parts.right):
-        what = group.values[operand.value].what
-        kinds.add(nest.tensors[what.tensor].dtype if isinstance(what, Load) else None)
+    for group in nest.groups:
+        parts = parts_of(group)
+        for operand in (parts.left, parts.right):
+            what = group.values[operand.value].what
+            kinds.add(
+                nest.tensors[what.tensor].dtype if isinstance(what, Load) else None
+            )
     kind = kinds.pop()
     return kind if not kinds and kind in (DType.F16, DType.BF16) else None
 
@@ -172,13 +174,14 @@ def has_tensor_cores(device: Device) -> bool:
     return name == "sm" and number.isdecimal() and int(number) >= _FIRST_TENSOR
 
 
-def is_legal_tile(nest: LoopNest, mapping: Mapping, device: Device) -> bool:
+def is_legal_tile(
+    nest: LoopNest, group: Group, mapping: Mapping, device: Device
+) -> bool:
     """Whether a device can hold a block's tiles and a thread's partial sums.
 
     A schedule for tensor cores must also be one without: the text in a language that
     cannot name them has the same blocks.
     """
-    group = nest.groups[0]
     room = min(STATIC_SHARED_BYTES, device.max_shared_bytes_per_block)
     sums = mapping.items * mapping.repeat * (held_bytes(group) // 4)
     if staged_bytes(group, mapping) > room:
@@ -227,16 +230,16 @@ _TENSOR_SHAPES: Final[tuple[_Shape, ...]] = (
 
 def default_tile(nest: LoopNest, device: Device) -> Schedule:
     """A schedule that is good without tuning: the one with least padded work."""
-    group = nest.groups[0]
+    groups = nest.groups
     if _takes_tensors(nest, device):
         chosen = min(
-            _TENSOR_SHAPES, key=lambda shape: _tensor_cost(group, shape, device)
+            _TENSOR_SHAPES, key=lambda shape: _tensor_cost(groups, shape, device)
         )
         return _schedule(chosen, tensor=1)
     shapes = _CPU_SHAPES if device.kind == "cpu" else _GPU_SHAPES
-    wide = held_bytes(group) // 4
+    wide = max(map(held_bytes, groups)) // 4
     legal = [s for s in shapes if s[2] * s[3] * wide <= MOST_SUMS]
-    return _schedule(min(legal, key=lambda shape: _cost(group, shape, device)))
+    return _schedule(min(legal, key=lambda shape: _cost(groups, shape, device)))
 
 
 def _takes_tensors(nest: LoopNest, device: Device) -> bool:
@@ -250,24 +253,29 @@ def _schedule(shape: _Shape, **more: int) -> Schedule:
     )
 
 
-def _cost(group: Group, shape: _Shape, device: Device) -> float:
+def _cost(groups: Sequence[Group], shape: _Shape, device: Device) -> float:
     """Arithmetic of the multiprocessor with most blocks, in units of one thread."""
     rows, columns = shape[2:4]
-    return _busiest(group, shape, device) / register_share(rows, columns)
+    return _busiest(groups, shape, device) / register_share(rows, columns)
 
 
-def _tensor_cost(group: Group, shape: _Shape, device: Device) -> float:
+def _tensor_cost(groups: Sequence[Group], shape: _Shape, device: Device) -> float:
     """The same on tensor cores; more terms in a tile need fewer barriers."""
     rows, columns, depth = shape[2:]
-    padded = divided(group.serial_points, depth) * depth / max(group.serial_points, 1)
-    return padded * _busiest(group, shape, device) / fragment_share(rows, columns)
+    terms = max(group.serial_points for group in groups)
+    padded = divided(terms, depth) * depth / max(terms, 1)
+    return padded * _busiest(groups, shape, device) / fragment_share(rows, columns)
 
 
-def _busiest(group: Group, shape: _Shape, device: Device) -> float:
+def _busiest(groups: Sequence[Group], shape: _Shape, device: Device) -> float:
+    """Groups side by side have as many terms, and share out the multiprocessors."""
     threads, lanes, rows, columns, _ = shape
-    bands = divided(group.row_points, threads // lanes * rows)
-    chunks = divided(group.inner_points, lanes * columns)
-    most = divided(bands * chunks * group.outer_points, device.multiprocessors)
+    blocks = 0
+    for group in groups:
+        bands = divided(group.row_points, threads // lanes * rows)
+        chunks = divided(group.inner_points, lanes * columns)
+        blocks += bands * chunks * group.outer_points
+    most = divided(blocks, device.multiprocessors)
     fed = min(1.0, most * threads / device.saturation_threads_per_multiprocessor)
     return most * threads * rows * columns / fed
 

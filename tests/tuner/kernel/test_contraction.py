@@ -100,7 +100,7 @@ def test_a_second_contraction_is_refused() -> None:
     """One kernel, one contraction."""
     b = Builder()
     x = b.input(8, 8)
-    with pytest.raises(CannotLower, match="a second contraction"):
+    with pytest.raises(CannotLower, match="follows 2 contractions"):
         lower(b.graph(b.op("matmul", b.op("matmul", x, x), x)))
 
 
