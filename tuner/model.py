@@ -108,11 +108,7 @@ def load(
             hint=f"give them, for example --shape {example}",
         )
     if imported.graph.symbols:
-        raise UnsupportedModel(
-            ", ".join(imported.graph.symbols),
-            "an extent is only known when the model runs",
-            hint="cut the model before the operator that decides it",
-        )
+        raise _unsized(imported.graph)
     training = training or imported.is_training
     rewritten = simplify(imported.graph, training=training)
     canonical = canonicalize(rewritten.graph, rewritten.prepare)
@@ -123,4 +119,18 @@ def load(
         imported=imported,
         fingerprint=canonical.fingerprint,
         import_seconds=clock() - start,
+    )
+
+
+def _unsized(graph: Graph) -> UnsupportedModel:
+    """Why a graph with an extent that no input has cannot be planned."""
+    delivered = (name for name in graph.outputs if graph.types[name].symbols)
+    made = (name for node in graph.nodes for name in node.outputs)
+    inside = (name for name in made if graph.types[name].symbols)
+    name = next(delivered, None) or next(inside, ", ".join(graph.symbols))
+    return UnsupportedModel(
+        name,
+        "an extent of it is only known when the model runs",
+        hint="state its sizes as value_info of the tensor if they never change, or "
+        "cut the model before the operator that decides them",
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 
 import onnx
 
+from tuner.errors import UnsupportedModel
 from tuner.frontend.custom import with_functions
 from tuner.frontend.imported import Imported
+from tuner.frontend.islands import Enclosed, enclose
 from tuner.frontend.model import (
     Limits,
     Metadata,
@@ -23,6 +26,7 @@ from tuner.frontend.model import (
 )
 from tuner.frontend.reader import Reader
 from tuner.ir.custom import RuleSet
+from tuner.ir.graph import Graph
 from tuner.ir.verify import verify
 
 
@@ -59,8 +63,8 @@ def read_onnx(
     weights = [n for n in metadata.weights if n in listed and n not in given]
     weights += [n for n in values if n not in metadata.weights]
     write_metadata(model, "weights", weights)
-    reader = Reader(inline(model), set(weights), rules)
-    graph = check_tensors(verify(reader.read()), limits)
+    reader, graph = _read(inline(model), set(weights), rules)
+    graph = check_tensors(verify(graph), limits)
     return Imported(
         graph=graph,
         values=MappingProxyType(values),
@@ -74,6 +78,35 @@ def read_onnx(
         onnx=with_functions(model, rules or RuleSet()),
         operators=MappingProxyType(reader.operators),
     )
+
+
+def _read(
+    model: onnx.ModelProto, weights: Collection[str], rules: RuleSet | None
+) -> tuple[Reader, Graph]:
+    """Read a model; where it has foreign values, with these inside of islands."""
+    reader = Reader(model, weights, rules)
+    try:
+        graph = reader.read()
+    except UnsupportedModel:
+        enclosed = enclose(model)
+        if enclosed is None:
+            raise
+        reader, graph = _with_islands(enclosed, weights, rules)
+    if not graph.symbols or symbols_of(model.graph):
+        return reader, graph
+    with suppress(UnsupportedModel):
+        enclosed = enclose(model, reader.unsized())
+        if enclosed is not None:
+            within, sized = _with_islands(enclosed, weights, rules)
+            return (reader, graph) if sized.symbols else (within, sized)
+    return reader, graph
+
+
+def _with_islands(
+    enclosed: Enclosed, weights: Collection[str], rules: RuleSet | None
+) -> tuple[Reader, Graph]:
+    reader = Reader(enclosed.model, weights, rules, enclosed.members)
+    return reader, reader.read()
 
 
 def _bound(

@@ -257,16 +257,23 @@ def _merge(
     where = f"{b.where}, output {position}" if position else b.where
     stated = [k for k in candidates if k is not None and k.WhichOneof("value")]
     tensors = [k.tensor_type for k in stated if k.HasField("tensor_type")]
+    result = call.proto.output[position] if call.proto.output else where
     if stated and not tensors:
-        raise UnsupportedModel(where, f"gives a {stated[0].WhichOneof('value')}")
+        what = str(stated[0].WhichOneof("value")).removesuffix("_type")
+        raise UnsupportedModel(
+            where,
+            f"gives {result!r}, which is no tensor but: {what}",
+            hint="let the model deliver the tensors from which it is made, and make "
+            "it outside of the model",
+        )
     shaped = [dims_of(tensor) for tensor in tensors if tensor.HasField("shape")]
     element = next((t.elem_type for t in tensors if t.elem_type), 0)
     if not element or not shaped:
         what = "element type" if not element else "shape"
         raise UnsupportedModel(
             where,
-            f"the {what} of the result of {call.domain or 'ai.onnx'}.{call.op} "
-            "is not known",
+            f"the {what} of the result {result!r} of "
+            f"{call.domain or 'ai.onnx'}.{call.op} is not known",
             hint="state it as value_info of the tensor in the model, or say what the"
             " operator computes in a rule file (docs/rules.md)",
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import onnx
 
@@ -35,13 +36,22 @@ class Reader:
         model: onnx.ModelProto,
         weights: Collection[str],
         rules: RuleSet | None = None,
+        islands: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        """Take a model without functions of its own, and the names of its weights."""
+        """Take a model without functions of its own.
+
+        Args:
+            model: the model.
+            weights: names of its weights.
+            rules: operators of the user's own.
+            islands: see `tuner.frontend.islands.Enclosed.members`.
+        """
         self.b = Builder(rules)
         self.operators: dict[str, str] = {}
         self.is_training = False
         self._model = model
         self._weights = frozenset(weights)
+        self._islands = islands
         self._opsets = opsets_of(model)
         self._env: dict[str, Ref] = {}
         self._labels: dict[Ref, str] = {}
@@ -67,8 +77,9 @@ class Reader:
             self._node(graph.node[index])
             makers.update(dict.fromkeys(graph.node[index].output, index))
         _check_outputs(graph, self._env)
+        users = self._with_members(names)
         plan = Plan(
-            users=names,
+            users=users,
             labels=self._labels,
             inputs=[ref for name, ref in inputs if name not in self._weights],
             weights={ref for name, ref in inputs if name in self._weights},
@@ -78,6 +89,21 @@ class Reader:
             ],
         )
         return assemble(self.b, plan)
+
+    def _with_members(self, names: Sequence[str]) -> list[str]:
+        """Users, those inside of islands too; each is a guest of its island."""
+        users = list(names)
+        for output, members in self._islands.items():
+            maker = self.b.makers[self._env[output]]
+            rest = members[1:]
+            if maker is not None:
+                maker.guests.extend(range(len(users), len(users) + len(rest)))
+            users.extend(rest)
+        return users
+
+    def unsized(self) -> list[str]:
+        """Tensors with a symbolic extent."""
+        return [name for name, ref in self._env.items() if self.b.types[ref].symbols]
 
     def _sources(self, graph: onnx.GraphProto) -> list[tuple[str, Ref]]:
         """Define initializers and inputs; give the inputs."""
@@ -134,7 +160,11 @@ class Reader:
             self.is_training = True
         branch = self._branch(call)
         if branch is not None:
-            return self._inside(branch, scope)
+            mark = len(self.b.drafts)
+            try:
+                return self._inside(branch, scope)
+            except UnsupportedModel:  # a library may run it as it is
+                del self.b.drafts[mark:]
         captured = {name: scope[name] for name in captures(node)}
 
         def find(position: int) -> onnx.TypeProto | None:
@@ -145,6 +175,8 @@ class Reader:
     def _branch(self, call: Call) -> onnx.GraphProto | None:
         """The branch that an If with a known condition takes."""
         if call.op != "If" or call.domain or self.b.values[call[0]] is None:
+            return None
+        if next(iter(call.proto.output), "") in self._islands:
             return None
         taken = "then_branch" if self.b.value(call[0]).any() else "else_branch"
         graph: onnx.GraphProto = call.attributes[taken]
@@ -181,6 +213,15 @@ class Reader:
             proto=node,
         )
 
+    def _forget_invented(self) -> None:
+        """Take back the names that inference made up for extents it does not know."""
+        graph = self._model.graph
+        own = _dims_of((*graph.input, *graph.output, *graph.value_info))
+        for kind in (self._stated or {}).values():
+            for dim in kind.tensor_type.shape.dim:
+                if dim.dim_param and dim.dim_param not in own:
+                    dim.Clear()
+
     def _find(self, node: onnx.NodeProto, position: int) -> onnx.TypeProto | None:
         """The type that the model states or that inference over all of it finds."""
         if self._stated is None:
@@ -192,9 +233,16 @@ class Reader:
                 value.name: value.type
                 for value in (*whole.graph.value_info, *whole.graph.output)
             }
+            self._forget_invented()
         if position >= len(node.output):
             return None
         return self._stated.get(node.output[position])
+
+
+def _dims_of(values: Iterable[onnx.ValueInfoProto]) -> set[str]:
+    """Names of dimensions."""
+    shapes = (value.type.tensor_type.shape for value in values)
+    return {dim.dim_param for shape in shapes for dim in shape.dim}
 
 
 def _check_outputs(graph: onnx.GraphProto, scope: Mapping[str, Ref]) -> None:
