@@ -151,8 +151,11 @@ def restore(base: Device, numbers: Mapping[str, object]) -> Device:
         InvalidDevice: a number is missing its pipe, out of its range, or contradicts
             another.
     """
+    # Some JSON has no 1.0: a whole number of a field that is none keeps its kind, or
+    # the digest would be of another device.
+    kinds: dict[str, type] = {name: type(getattr(base, name)) for name in NUMBER_FIELDS}
     changes: dict[str, object] = {
-        name: numbers[name] for name in NUMBER_FIELDS if name in numbers
+        name: kinds[name](numbers[name]) for name in NUMBER_FIELDS if name in numbers
     }
     for name in RATE_FIELDS:
         known: Mapping[Pipe, float] = getattr(base, name)

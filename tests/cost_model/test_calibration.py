@@ -15,6 +15,7 @@ from cost_model.calibration import (
     LaunchSample,
     OperationSample,
     calibrate,
+    restore,
 )
 from cost_model.catalog import cpu, find
 from cost_model.fitting import non_negative_fit, robust_fit
@@ -192,3 +193,15 @@ def test_no_coefficient_is_negative() -> None:
     values, residual = robust_fit(columns, np.array([1.0, 3.0, 5.0]))
     assert values == pytest.approx([1, 2])
     assert residual.worst == pytest.approx(0, abs=1e-9)
+
+
+def test_numbers_that_went_through_json_give_the_same_device() -> None:
+    """Canonical JSON writes 1.0 as 1; the digest, and so the name, must not change."""
+    numbers = dict(replace(cpu(), scattered_share=1.0, pipe_overlap=0.0).numbers)
+    shortened = {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in numbers.items()
+    }
+    assert shortened["scattered_share"] == 1
+    found, same = restore(cpu(), numbers), restore(cpu(), shortened)
+    assert (found.id, found.digest) == (same.id, same.digest)
