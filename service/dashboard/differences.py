@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service.dashboard.formats import count, duration, percent, size
+from service.dashboard.formats import count, duration, percent, ratio, size
 from service.dashboard.kernels import KernelRow, Names, baseline_rows, user_names
 from service.dashboard.tensors import tensor_bytes
 
 Json = Mapping[str, Any]
+
+FAR: Final = 2.0
+"""From three times on a quotient says more than a percentage."""
 
 MAX_LINES: Final = 300
 """Kernels in one table of differences."""
@@ -79,6 +82,8 @@ def total(label: str, a: float | None, b: float | None, shown: Any) -> Total:
     change = b / a - 1
     sign = "+" if change > 0 else "\N{MINUS SIGN}"
     text = "equal" if change == 0 else f"{sign}{percent(abs(change))}"
+    if change >= FAR:
+        text = ratio(b / a)
     better = None if change == 0 else change < 0
     return Total(label=label, a=shown(a), b=shown(b), change=text, is_better=better)
 

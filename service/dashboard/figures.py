@@ -11,6 +11,7 @@ from service.dashboard.formats import (
     clock,
     count,
     duration,
+    many,
     percent,
     ratio,
     size,
@@ -47,7 +48,7 @@ def plan_figures(plan: Json) -> tuple[Figure, ...]:
         Figure(
             label="Kernels",
             value=count(len(plan["kernels"])),
-            note=f"{count(plan['candidate_space']['candidates'])} candidates",
+            note=many(plan["candidate_space"]["candidates"], "candidate"),
         ),
         Figure(
             label="Traffic",
@@ -149,7 +150,7 @@ def cache_figures(cache: Json, counters: Counters) -> tuple[Figure, ...]:
         Figure(
             label="Hit rate",
             value=percent(counters.hit_rate),
-            note=f"of {count(lookups)} lookups" if lookups else "no lookup yet",
+            note=f"of {many(lookups, 'lookup')}" if lookups else "no lookup yet",
         ),
     )
 
@@ -267,6 +268,6 @@ def timeline_figures(told: Json) -> tuple[Figure, ...]:
         Figure(
             label="Waited for a worker",
             value=clock(waited),
-            note=f"in {count(len(waits))} gap{'' if len(waits) == 1 else 's'}",
+            note=f"in {many(len(waits), 'gap')}",
         ),
     )

@@ -86,7 +86,7 @@ async def quality_page(api: ApiDep, device_id: str) -> Response:
     judged = [one for one in decisions if not one["decision"]["contended"]]
     return pages.page(
         "quality.html",
-        section="fleet",
+        section="devices",
         device=device,
         told=told,
         drift=[one for one in told["jobs"] if one["accuracy"]],

@@ -76,3 +76,8 @@ def ratio(value: float | None) -> str:
 def count(value: float | None) -> str:
     """A whole number with thin spaces between thousands."""
     return NO_FIGURE if value is None else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def many(value: float | None, noun: str) -> str:
+    """A number with what it counts: `1 kernel`, `2 kernels`."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"

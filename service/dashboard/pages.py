@@ -50,6 +50,7 @@ class Pages:
             percent=formats.percent,
             ratio=formats.ratio,
             count=formats.count,
+            many=formats.many,
             moment=_moment,
             iso=_iso,
             strip=strip,

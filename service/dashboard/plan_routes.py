@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
 
-from fastapi import Query, Response
+from fastapi import Depends, Query, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from service.dashboard.differences import (
@@ -35,6 +37,7 @@ from service.dashboard.shared import (
     new_router,
     pages,
 )
+from service.dashboard.sides import sides_view, without_fusion
 from service.dashboard.source import Api, ApiDep
 from service.dashboard.tensors import flows
 
@@ -270,53 +273,128 @@ async def explain_page(
     )
 
 
+Revision = Annotated[int, Query(ge=0, le=2**31)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two plans to be compared.
+
+    Attributes:
+        path: where the API tells how they differ; empty for a plan beside no fusion.
+        ends: of each its part, its label, and the key of its page or nothing.
+    """
+
+    before: Json
+    after: Json
+    path: str = ""
+    ends: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a plan is compared with: another key, or two of its own revisions."""
+
+    other: str
+    before: int
+    after: int
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The same as parameters of an address."""
+        told = {"other": self.other, "before": self.before, "after": self.after}
+        return {name: str(value) for name, value in told.items() if value}
+
+
+async def _pair(
+    api: Api, key: str, plan: Json, origin: Json | None, wanted: Wanted
+) -> Pair:
+    """The two plans that a link asks for; without a second one, no fusion is it."""
+    revisions = (origin or {}).get("revisions", ())
+    if wanted.before and wanted.after:
+        numbers = (wanted.before, wanted.after)
+        digests = {one["revision"]: one["digest"] for one in revisions}
+        path = f"/v1/plans/{key}/revisions/{wanted.before}/diff/{wanted.after}"
+        if any(number not in digests for number in numbers):
+            await api.get(path)  # says which one is missing
+        first, second = await asyncio.gather(
+            *(api.get(f"/v1/blobs/sha256/{digests[number]}") for number in numbers)
+        )
+        labels = (f"revision {number}" for number in numbers)
+        ends = tuple(zip(("before", "after"), labels, ("", ""), strict=True))
+        return Pair(before=first, after=second, path=path, ends=ends)
+    if wanted.other:
+        return Pair(
+            before=await find_plan(api, wanted.other),
+            after=plan,
+            path=f"/v1/plans/{wanted.other}/diff/{key}",
+            ends=(
+                ("before", wanted.other[:12], wanted.other),
+                ("after", key[:12], key),
+            ),
+        )
+    return Pair(before=without_fusion(plan), after=plan)
+
+
+def _wanted(
+    other: Annotated[str, Query(max_length=100)] = "",
+    before: Revision = 0,
+    after: Revision = 0,
+) -> Wanted:
+    return Wanted(other=other.strip().lower(), before=before, after=after)
+
+
+WantedDep = Annotated[Wanted, Depends(_wanted)]
+
+
 @router.get("/plans/{key}/diff")
 async def diff_page(
-    api: ApiDep,
-    key: str,
-    other: Annotated[str, Query(max_length=100)] = "",
-    job: JobId = "",
-    before: Annotated[int, Query(ge=0, le=2**31)] = 0,
-    after: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    api: ApiDep, key: str, wanted: WantedDep, job: JobId = ""
 ) -> Response:
     """A plan beside another one or its own past; without either, beside no fusion."""
-    plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
-    wanted = other.strip().lower()
-    origin = await api.find(f"/v1/plans/{key}/revisions")
+    plan, names, origin = await asyncio.gather(
+        find_plan(api, key),
+        find_names(api, job),
+        api.find(f"/v1/plans/{key}/revisions"),
+    )
     graph = (origin or {}).get("graph", "")
     alike = await api.find("/v1/plans", graph=graph, limit=50) if graph else None
+    pair = await _pair(api, key, plan, origin, wanted)
+    query = urlencode({**wanted.query, **({"job": job} if job else {})})
     values: dict[str, Any] = {
         "section": "jobs" if job else "cache",
         "key": key,
         "job_id": job,
         "plan": plan,
-        "other": wanted,
+        "other": wanted.other,
         "alike": [p for p in (alike or {}).get("plans", ()) if p["key"] != key],
+        "revisions": (origin or {}).get("revisions", ()),
+        "sides_source": f"/plans/{key}/sides" + (f"?{query}" if query else ""),
     }
-    values["revisions"] = (origin or {}).get("revisions", ())
-    if before and after:
-        digests = {one["revision"]: one["digest"] for one in values["revisions"]}
-        path = f"/v1/plans/{key}/revisions/{before}/diff/{after}"
-        found = await api.get(path)
-        first, second = await asyncio.gather(
-            *(api.get(f"/v1/blobs/sha256/{digests[n]}") for n in (before, after))
-        )
-        ends = (
-            ("before", f"revision {before}", ""),
-            ("after", f"revision {after}", ""),
-        )
-    elif wanted:
-        path = f"/v1/plans/{wanted}/diff/{key}"
-        first, second = await find_plan(api, wanted), plan
-        found = await api.get(path)
-        ends = (("before", wanted[:12], wanted), ("after", key[:12], key))
-    else:
+    if not pair.path:
         return pages.page("baseline.html", **values, **_baseline(plan, names))
-    sides = _sides(found, names)
-    drawn = ribbons(first, second)
     return pages.page(
-        "diff.html", **values, **sides, ribbons=drawn, source=path, ends=ends
+        "diff.html",
+        **values,
+        **_sides(await api.get(pair.path), names),
+        ribbons=ribbons(pair.before, pair.after),
+        source=pair.path,
+        ends=pair.ends,
     )
+
+
+@router.get("/plans/{key}/sides")
+async def sides_data(
+    api: ApiDep, key: str, wanted: WantedDep, job: JobId = ""
+) -> Response:
+    """Boxes and arrows of two plans, for the drawings beside each other."""
+    plan, names, origin = await asyncio.gather(
+        find_plan(api, key),
+        find_names(api, job),
+        api.find(f"/v1/plans/{key}/revisions"),
+    )
+    pair = await _pair(api, key, plan, origin, wanted)
+    return _json(sides_view(pair.before, pair.after, names))
 
 
 def _sides(found: Json, names: Names) -> dict[str, Any]:

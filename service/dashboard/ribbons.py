@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service.dashboard.formats import duration
+from service.dashboard.formats import duration, many
 
 Json = Mapping[str, Any]
 
@@ -76,7 +76,7 @@ def _ribbon(
             pieces.append(_piece(together, same, x, width))
             together, x = [], x + width
     whole = sum(map(_seconds, kernels))
-    text = f"{label}: {len(kernels)} kernels, {duration(whole)}"
+    text = f"{label}: {many(len(kernels), 'kernel')}, {duration(whole)}"
     return Ribbon(label=label, pieces=tuple(pieces), text=text)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +15,9 @@ HEIGHT: Final = 72
 _MARGIN: Final = 12
 _ROWS: Final = 6
 _MAX_DOTS: Final = 400
+_FAR: Final = 4.0
+"""Where the longest run takes so many times the shortest, the axis is logarithmic:
+one run that was interrupted would press all others into one dot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +40,16 @@ def strip(samples: Sequence[float]) -> Strip | None:
         return None
     ordered = sorted(samples)
     low, high = ordered[0], ordered[-1]
-    middle = ordered[len(ordered) // 2]
-    room = (high - low) or 1.0
+    middle = statistics.median(ordered)
+    is_log = low > 0 and high > _FAR * low
+
+    def along(value: float) -> float:
+        return math.log(value / low) if is_log else value - low
+
+    room = along(high) or 1.0
 
     def place(value: float) -> float:
-        return round(_MARGIN + (value - low) / room * (WIDTH - 2 * _MARGIN), 1)
+        return round(_MARGIN + along(value) / room * (WIDTH - 2 * _MARGIN), 1)
 
     dots = tuple(
         (place(value), 10.0 + 7.0 * (index % _ROWS))
@@ -52,5 +62,5 @@ def strip(samples: Sequence[float]) -> Strip | None:
         high=duration(high),
         middle=duration(middle),
         text=f"{len(samples)} samples between {duration(low)} and {duration(high)},"
-        f" median {duration(middle)}",
+        f" median {duration(middle)}{', on a logarithmic axis' if is_log else ''}",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
@@ -13,8 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import structlog
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from service.app import create_app
 from service.settings import Settings
@@ -33,6 +35,9 @@ FLAGS = (
     "--disable-sync",
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PATIENCE_MS = 120_000
+"""How long a page may take on a machine that does other work; a sound one is quick."""
+
 ARTIFACTS = Path(__file__).parents[1] / "artifacts"
 
 
@@ -80,6 +85,7 @@ def chromium() -> Iterator[Browser]:
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=found, args=list(FLAGS))
         yield browser
@@ -87,7 +93,20 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def few_words() -> Iterator[None]:
+    """No line a request: what the service says of an error is still heard."""
+    before = structlog.get_config()
+    errors = structlog.make_filtering_bound_logger(logging.ERROR)
+    structlog.configure(wrapper_class=errors, cache_logger_on_first_use=False)
+    yield
+    structlog.configure(**before)
+
+
+@pytest.fixture(scope="package")
+def site(
+    few_words: None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Site]:
     """A service on a free port with jobs in every interesting state."""
     folder = tmp_path_factory.mktemp("site")
     app = create_app(Settings(data_home=folder, worker=False, event_poll_seconds=0.05))
@@ -136,6 +155,7 @@ def _watched(
         "document.addEventListener('securitypolicyviolation', (event) =>"
         " window.fuseplanViolations.push(event.violatedDirective));"
     )
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     watched = Watched(page=page, address=site.address)
     page.on("console", lambda message: _hear(watched, message.type, message.text))

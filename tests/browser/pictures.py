@@ -33,6 +33,9 @@ LOOKS: Final = {
     "-phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
     "-phone-dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
 }
+PATIENCE_MS: Final = 240_000
+"""A machine that tunes beside this answers late."""
+
 COLOURS: Final = 96
 """Colours of a picture: text, lines and a dozen hues need no more."""
 
@@ -95,6 +98,7 @@ class Camera:
     def open(self, url: str, name: str, **options: Any) -> Page:
         """A page of its own on which everything is drawn."""
         page = self._browser.new_context(**options).new_page()
+        page.set_default_timeout(PATIENCE_MS)
         page.goto(url, wait_until="load")
         wait_for_drawings(page, name)
         page.wait_for_timeout(300)
@@ -185,6 +189,7 @@ def main(address: str, folder: Path) -> None:
                 sizes.append(camera.take(f"{name}{look}", page.screenshot()))
                 page.context.close()
         sizes += _close_ups(camera, address + run, at)
+        sizes.append(_beside(camera, address + places["baseline"]))
     sys.stdout.write(f"{len(sizes)} pictures, {sum(sizes) / 1e6:.1f} MB in {folder}\n")
 
 
@@ -253,6 +258,17 @@ def _close_ups(camera: Camera, run: str, at: int) -> list[int]:
         camera.take("partition-inside", inside),
         camera.take("partition-why", answer),
     ]
+
+
+def _beside(camera: Camera, baseline: str) -> int:
+    """The plan beside no fusion, with a kernel chosen on the side of the plan."""
+    options = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
+    page = camera.open(baseline, "baseline", **options)
+    page.locator(".side").nth(1).focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowDown")
+    page.wait_for_timeout(400)
+    return camera.take("sides", page.locator("#sides-section").screenshot())
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def test_a_page_fits_a_phone(tab: Watched, artifacts: Path, name: str) -> None:
 def test_every_page_of_the_dashboard_is_looked_at() -> None:
     """A page that is added is added to these tests, at its largest, too."""
     routes = {route.path for route in router.routes if isinstance(route, APIRoute)}
-    parts = {"/head", "/tables", "/partition", "/roofline.json"}
+    parts = {"/head", "/tables", "/partition", "/roofline.json", "/sides"}
     pages = {
         path
         for path in routes

@@ -61,6 +61,7 @@ DRAWINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "fleet": ("#timeline canvas",),
     "quality": ("#drift canvas",),
     "compare": ("#runs canvas",),
+    **dict.fromkeys(("baseline", "diff", "tuned"), ("#sides[data-drawn]",)),
 }
 """What has been drawn before a page is looked at."""
 

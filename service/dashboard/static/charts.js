@@ -1,17 +1,28 @@
 // What all drawings share: colours of the sheet, units, downloads, loading.
 "use strict";
 const fuseplan = (() => {
-  const colour = (name) =>
-    getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  // Asked for thousands of times in one drawing: read from the sheet once a theme.
+  const colours = new Map();
+  document.addEventListener("fuseplan:theme", () => colours.clear());
+  const colour = (name) => {
+    if (!colours.has(name))
+      colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+    return colours.get(name);
+  };
+  // The page answers first, drawings follow in the next frame.
+  const afterPaint = (act) => requestAnimationFrame(() => setTimeout(act));
   const families = ["pointwise", "reduction", "contraction", "window", "library", "opaque"];
   const familyColour = (name) => colour(families.includes(name) ? name : "library");
   const number = (value) => Number(value.toPrecision(3)).toString();
   const unitOf = (seconds) =>
     seconds >= 1 ? [1, "s"] : seconds >= 1e-3 ? [1e-3, "ms"] : seconds >= 1e-6 ? [1e-6, "µs"] : [1e-9, "ns"];
-  const duration = (seconds) => {
+  // On an axis round numbers; elsewhere three digits, as the tables have them.
+  const inUnits = (told) => (seconds) => {
     const [scale, unit] = unitOf(Math.abs(seconds));
-    return `${number(seconds / scale)} ${unit}`;
+    return `${told(seconds / scale)} ${unit}`;
   };
+  const tick = inUnits(number);
+  const duration = inUnits((value) => (value === 0 || Math.abs(value) >= 999.5 ? value.toFixed(0) : value.toPrecision(3)));
   const prefixes = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
   const short = (value) => {
     const found = prefixes.find(([scale]) => Math.abs(value) >= scale);
@@ -27,6 +38,7 @@ const fuseplan = (() => {
     name, nameLocation: "middle", nameGap: 28, nameTextStyle: text(), axisLabel: text(),
     axisLine: { lineStyle: { color: colour("line-strong") } },
     splitLine: { lineStyle: { color: colour("line") } },
+    ...(more.type === "log" ? { minorTick: { show: true, splitNumber: 9 }, minorSplitLine: { show: true, lineStyle: { color: colour("line"), opacity: 0.45 } } } : {}),
     ...more,
   });
 
@@ -88,7 +100,7 @@ const fuseplan = (() => {
     const draw = () => made.setOption(options(), true);
     draw();
     new ResizeObserver(() => { made.resize(); }).observe(place);
-    document.addEventListener("fuseplan:theme", draw);
+    document.addEventListener("fuseplan:theme", () => afterPaint(draw));
     if (opened) {
       made.on("click", (event) => {
         const to = event.data && event.data.href;
@@ -121,5 +133,5 @@ const fuseplan = (() => {
   };
   const narrow = () => matchMedia("(max-width: 48rem)").matches;
 
-  return { colour, familyColour, families, number, unitOf, duration, short, text, tooltip, axis, chart, offer, save, say, load, narrow };
+  return { afterPaint, colour, tick, familyColour, families, number, unitOf, duration, short, text, tooltip, axis, chart, offer, save, say, load, narrow };
 })();

@@ -90,7 +90,7 @@
           markLine: {
             silent: true, symbol: "none", lineStyle: { type: "dashed", color: colour("faint") },
             label: { position: "insideEndTop", color: colour("soft"), fontSize: 11, formatter: (mark) => `${mark.name} ${duration(mark.value * scale)}` },
-            data: near.map(([name, seconds]) => ({ name, yAxis: seconds / scale })),
+            data: near.map(([name, seconds]) => ({ name, yAxis: seconds / scale, label: { position: name === "bound" ? "insideStartTop" : "insideEndTop" } })),
           },
           markPoint: {
             symbol: "circle", symbolSize: 8, label: { show: false },

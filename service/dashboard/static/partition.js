@@ -4,23 +4,11 @@
   const place = document.getElementById("partition");
   const detail = document.getElementById("partition-detail");
   const hint = detail.firstElementChild;
-  const { colour } = fuseplan;
+  const { brief, colour, element, press } = fuseplan;
   let graph = null;
   let view = null;
   let opened = new URLSearchParams(location.search).get("expand") ?? "";
 
-  const element = (tag, text, kind) => {
-    const made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text;
-    if (kind) made.className = kind;
-    return made;
-  };
-  const press = (text, act, kind) => {
-    const button = element("button", text, kind);
-    button.type = "button";
-    button.addEventListener("click", act);
-    return button;
-  };
   const link = (text, href) => {
     const made = element("a", text);
     made.href = href;
@@ -31,7 +19,6 @@
     for (const [name, value] of facts) list.append(element("dt", name), element("dd", value));
     return list;
   };
-  const shorten = (text) => (text.length > 28 ? `${text.slice(0, 27)}…` : text);
 
   const page = (rest, query) => {
     if (place.dataset.job) query.set("job", place.dataset.job);
@@ -186,34 +173,6 @@
     load();
   };
 
-  // The same boxes and arrows as lines of text; the library itself only makes pixels.
-  const svg = () => {
-    const room = 16;
-    const area = graph.elements().boundingBox();
-    const escape = (text) => String(text ?? "").replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-    const lines = (x, y, told, size, tint) => told.filter(Boolean).map((line, i) =>
-      `<text x="${x}" y="${y + (i - (told.length - 1) / 2) * size * 1.35}" font-size="${size}" fill="${tint}" text-anchor="middle" dominant-baseline="central">${escape(line)}</text>`).join("");
-    const box = (node) => {
-      const at = node.boundingBox({ includeLabels: false, includeOverlays: false });
-      const data = node.data();
-      const shape = `<rect x="${at.x1}" y="${at.y1}" width="${at.w}" height="${at.h}" rx="5" fill="${colour(node.isParent() ? "tint" : "raised")}" stroke="${colour(data.family) || colour("library")}" stroke-width="1.5"/>`;
-      const told = data.inner ? [data.label] : [`${data.label}   ${data.time}`, node.isParent() ? "" : data.short];
-      return shape + lines((at.x1 + at.x2) / 2, node.isParent() ? at.y1 + 8 : (at.y1 + at.y2) / 2, told, data.inner ? 10 : 11, colour("ink"));
-    };
-    const arrow = (edge) => {
-      const [a, b, middle] = [edge.sourceEndpoint(), edge.targetEndpoint(), edge.midpoint()];
-      const control = (edge.controlPoints() ?? [])[0] ?? middle;
-      const tint = colour(edge.data("kept") ? "good" : "faint");
-      const path = `<path d="M${a.x} ${a.y} Q${control.x} ${control.y} ${b.x} ${b.y}" fill="none" stroke="${tint}" stroke-width="1.3" marker-end="url(#${edge.data("kept") ? "kept" : "cut"})"${edge.data("cut") ? ' stroke-dasharray="6 3"' : ""}/>`;
-      return path + lines(middle.x, middle.y, edge.data("cut") ? [edge.data("label"), edge.data("saves")] : [], 9, colour("soft"));
-    };
-    const marker = (id, tint) => `<marker id="${id}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="${tint}"/></marker>`;
-    const parents = graph.nodes(":parent"), others = graph.nodes(":childless");
-    return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${area.x1 - room} ${area.y1 - room} ${area.w + 2 * room} ${area.h + 2 * room}" width="${Math.ceil(area.w + 2 * room)}" height="${Math.ceil(area.h + 2 * room)}" font-family="system-ui, sans-serif">`
-      + `<defs>${marker("cut", colour("faint"))}${marker("kept", colour("good"))}</defs><rect x="${area.x1 - room}" y="${area.y1 - room}" width="100%" height="100%" fill="${colour("raised")}"/>`
-      + parents.map(box).join("") + graph.edges().map(arrow).join("") + others.map(box).join("") + "</svg>";
-  };
-
   const picture = (kind) => {
     const name = `partition-${place.dataset.source.split("/")[2].slice(0, 12)}`;
     if (kind === "json") {
@@ -221,11 +180,10 @@
       return;
     }
     if (kind === "svg") {
-      fuseplan.save(new Blob([svg()], { type: "image/svg+xml" }), `${name}.svg`);
+      fuseplan.save(new Blob([fuseplan.svgOf(graph)], { type: "image/svg+xml" }), `${name}.svg`);
       return;
     }
-    graph.png({ output: "blob-promise", full: true, scale: 2, maxWidth: 6000, maxHeight: 6000, bg: colour("raised") })
-      .then((blob) => fuseplan.save(blob, `${name}.png`));
+    fuseplan.pngOf(graph).then((blob) => fuseplan.save(blob, `${name}.png`));
   };
 
   const tools = () => {
@@ -287,7 +245,7 @@
       return { data: { ...line, id: `l${i}`, kept: true, cuts: [told] } };
     };
     return [
-      ...view.boxes.map((box) => ({ data: { ...box, short: shorten(box.detail), run: typeof box.kernels === "number" } })),
+      ...view.boxes.map((box) => ({ data: { ...box, short: brief(box.detail), run: typeof box.kernels === "number" } })),
       ...view.nodes.map((node) => ({ data: { ...node, inner: true } })),
       ...view.edges.map(cut),
       ...view.links.map(kept),
@@ -363,6 +321,6 @@
     event.preventDefault();
   });
 
-  document.addEventListener("fuseplan:theme", () => graph && graph.style(style()));
+  document.addEventListener("fuseplan:theme", () => fuseplan.afterPaint(() => graph && graph.style(style())));
   load();
 }

@@ -9,10 +9,10 @@
     const xs = view.points.map((p) => p.intensity);
     const ys = view.points.flatMap((p) => [p.predicted, p.measured]).filter(Boolean);
     const top = Math.max(...view.compute.map((c) => c.operations_per_second), ...ys);
-    const ridge = view.compute.length && view.memory.length
+    const end = view.compute.length && view.memory.length
       ? view.compute[0].operations_per_second / Math.min(...view.memory.map((m) => m.bytes_per_second)) : 1;
     return {
-      x: [Math.min(...xs, ridge / 20) / 1.6, Math.max(...xs, ridge * 4) * 2],
+      x: [Math.min(...xs, end / 20) / 1.6, Math.max(...xs, end * 4) * 2],
       y: [Math.min(...ys, top / 30) / 1.6, top * 1.8],
     };
   };
@@ -24,16 +24,19 @@
     markPoint: undefined,
   });
 
+  // Where a flat roof begins: left of it, above the slopes, no kernel can be.
+  const ridge = (view, range, c) =>
+    Math.max(range.x[0], Math.min(...view.memory.map((m) => c.operations_per_second / m.bytes_per_second), range.x[1] / 10));
+
   const roofs = (view, range) => {
     const top = view.compute.length ? view.compute[0].operations_per_second : range.y[1];
     const lines = view.memory.map((m) => {
       const from = Math.max(range.x[0], range.y[0] / m.bytes_per_second);
-      const ridge = Math.min(top / m.bytes_per_second, range.x[1]);
-      return { ...roof(m.name, [[from, from * m.bytes_per_second], [ridge, ridge * m.bytes_per_second]], "memory"), rate: m.bytes_per_second };
+      const to = Math.min(top / m.bytes_per_second, range.x[1]);
+      return { ...roof(m.name, [[from, from * m.bytes_per_second], [to, to * m.bytes_per_second]], "memory"), rate: m.bytes_per_second };
     });
     const flat = view.compute.map((c) => {
-      const from = Math.min(...view.memory.map((m) => c.operations_per_second / m.bytes_per_second), range.x[1] / 10);
-      return roof(c.name, [[Math.max(range.x[0], from), c.operations_per_second], [range.x[1], c.operations_per_second]], "compute");
+      return roof(c.name, [[ridge(view, range, c), c.operations_per_second], [range.x[1], c.operations_per_second]], "compute");
     });
     return [...lines, ...flat];
   };
@@ -48,10 +51,10 @@
     const rotate = (Math.atan(slope) * 180) / Math.PI;
     const data = view.memory.map((m) => {
       const x = Math.max(range.x[0], range.y[0] / m.bytes_per_second) * 1.06;
-      return label([x, x * m.bytes_per_second], `${m.name} ${short(m.bytes_per_second)}B/s`, { position: [0, 0], align: "left", verticalAlign: "bottom", rotate });
+      return label([x, x * m.bytes_per_second], `${m.name} ${short(m.bytes_per_second)}B/s`, { position: [0, 0], align: "left", verticalAlign: "bottom", padding: [0, 0, 3, 0], rotate });
     });
     for (const c of view.compute)
-      data.push(label([range.x[1], c.operations_per_second], `${c.name} ${short(c.operations_per_second)}/s`, { position: "left", offset: [0, -10] }));
+      data.push(label([ridge(view, range, c), c.operations_per_second], `${c.name} ${short(c.operations_per_second)}/s`, { position: "left", offset: [-4, 0] }));
     return { type: "scatter", data, silent: true, z: 2, itemStyle: { color: "transparent" }, tooltip: { show: false } };
   };
 

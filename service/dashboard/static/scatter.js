@@ -1,7 +1,7 @@
 // Anything against anything, and schedules as lines over their knobs.
 "use strict";
 {
-  const { colour, familyColour, duration, number, text, tooltip, axis, chart, load, narrow, say } = fuseplan;
+  const { colour, familyColour, tick, duration, number, text, tooltip, axis, chart, load, narrow, say } = fuseplan;
   const place = document.getElementById("scatter");
   const form = document.querySelector("form.axes");
 
@@ -53,7 +53,7 @@
       const scale = (name) => axis(label(name), {
         type: isLog(name) ? "log" : "value", scale: true,
         ...(isPair ? { min: least, max: most } : {}),
-        axisLabel: { ...text(), hideOverlap: true, showMinLabel: !isPair, showMaxLabel: !isPair, formatter: (value) => (isTime(name) ? duration(value) : number(value)) },
+        axisLabel: { ...text(), hideOverlap: true, showMinLabel: !isPair, showMaxLabel: !isPair, formatter: (value) => (isTime(name) ? tick(value) : number(value)) },
       });
       const names = [...groups.keys()].sort();
       place.setAttribute("aria-label", `${label(y)} over ${label(x)}, ${every.length} trials; the trial list holds the same figures`);
@@ -78,18 +78,21 @@
 
     const lines = () => {
       const some = kept().filter((trial) => trial.seconds && Object.keys(trial.schedule).length);
-      const values = (knob) => [...new Set(some.map((trial) => trial.schedule[knob]).filter((v) => v !== undefined))].sort((a, b) => a - b).map(String);
-      const knobs = [...new Set(some.flatMap((trial) => Object.keys(trial.schedule)))].sort().filter((knob) => values(knob).length > 1).slice(0, narrow() ? 4 : 9);
-      const times = some.map((trial) => Math.log10(trial.seconds));
+      const given = (knob) => [...new Set(some.map((trial) => trial.schedule[knob]).filter((v) => v !== undefined))].sort((a, b) => a - b).map(String);
+      // Kernels of another kind lack a knob: their lines pass below its values.
+      const values = (knob) => [...(some.every((trial) => trial.schedule[knob] !== undefined) ? [] : ["–"]), ...given(knob)];
+      const knobs = [...new Set(some.flatMap((trial) => Object.keys(trial.schedule)))].sort().filter((knob) => given(knob).length > 1).slice(0, narrow() ? 4 : 9);
+      const times = some.map((trial) => trial.seconds);
+      const [least, most] = [Math.min(...times), Math.max(...times)];
       return {
         animation: false, textStyle: text(),
         parallel: { left: 40, right: 72, top: 48, bottom: 24, parallelAxisDefault: { nameTextStyle: text(), axisLabel: text(), axisLine: { lineStyle: { color: colour("line-strong") } }, areaSelectStyle: { color: colour("accent"), borderColor: colour("accent"), width: 14, opacity: 0.2 } } },
         parallelAxis: [
           ...knobs.map((knob, dim) => ({ dim, name: knob, type: "category", data: values(knob) })),
-          { dim: knobs.length, name: "time", min: Math.min(...times), max: Math.max(...times), axisLabel: { ...text(), formatter: (v) => duration(10 ** v), showMinLabel: true } },
+          { dim: knobs.length, name: "time", type: "log", min: least, max: most > least ? most : least * 1.1, axisLabel: { ...text(), formatter: (v) => tick(v), showMinLabel: true, showMaxLabel: true, hideOverlap: true } },
         ],
-        visualMap: { show: false, dimension: knobs.length, min: Math.min(...times), max: Math.max(...times), inRange: { color: [colour("accent"), colour("line-strong")] } },
-        series: [{ type: "parallel", smooth: false, lineStyle: { width: 1.2, opacity: 0.5 }, data: some.map((trial, i) => [...knobs.map((knob) => String(trial.schedule[knob] ?? "")), times[i]]) }],
+        visualMap: { show: false, dimension: knobs.length, min: least, max: most, inRange: { color: [colour("accent"), colour("faint")] } },
+        series: [{ type: "parallel", smooth: false, lineStyle: { width: 1.2, opacity: 0.5 }, data: some.map((trial, i) => [...knobs.map((knob) => String(trial.schedule[knob] ?? "–")), times[i]]) }],
       };
     };
 

@@ -52,3 +52,10 @@ def test_clock_counts_minutes() -> None:
     assert formats.clock(59.7) == "1 min 00 s"
     assert formats.clock(24_660) == "6 h 51 min"
     assert formats.clock(-1) == "0 s"
+
+
+def test_one_of_a_thing_is_not_many() -> None:
+    """The noun follows its number, and thousands are set apart."""
+    assert formats.many(1, "kernel") == "1 kernel"
+    assert formats.many(0, "kernel") == "0 kernels"
+    assert formats.many(1560, "kernel") == "1\u202f560 kernels"

@@ -40,4 +40,4 @@ def test_a_large_plan_is_few_pieces() -> None:
     body = samples.plan_body(layers=130)
     first, _ = ribbons(body, body)
     assert len(first.pieces) <= WIDTH / LEAST + 1
-    assert first.text.startswith("before: 1560 kernels")
+    assert first.text.startswith("before: 1\u202f560 kernels")

@@ -186,6 +186,17 @@ def test_a_strip_stays_within_its_drawing() -> None:
     assert strip(()) is None
 
 
+def test_a_late_sample_leaves_the_others_apart() -> None:
+    """One run that took 100 times as long does not make one dot of all others."""
+    drawn = strip([1.0e-3, 1.2e-3, 1.4e-3, 0.1])
+    assert drawn is not None
+    first, second, third, last = (x for x, _ in drawn.dots)
+    assert min(second - first, third - second) > 10
+    assert last > third
+    assert drawn.middle == "1.30 ms"
+    assert "logarithmic" in drawn.text
+
+
 def test_the_cache_page_leads_to_plans_and_their_jobs(used: TestClient) -> None:
     """Every key with its evidence, and a way to what found it."""
     text = used.get("/cache").text
