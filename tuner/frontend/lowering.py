@@ -8,6 +8,7 @@ from typing import Final
 import onnx
 
 from tuner.errors import InvalidModel, UnsupportedModel
+from tuner.frontend import contrib
 from tuner.frontend.builder import Builder, Decline, Ref
 from tuner.frontend.call import Call, Results
 from tuner.frontend.custom import expand
@@ -126,7 +127,9 @@ def _by_body(b: Builder, call: Call, find: FindType, depth: int) -> Results:
 
 def _body(b: Builder, call: Call) -> Body | None:
     known = signature(call.op, call.domain, call.opset)
-    if known is None or not known.has_body:
+    if known is None:
+        return contrib.body(b, call)
+    if not known.has_body:
         return None
     types = tuple(
         b"" if ref is None else proto_of(b.types[ref]).SerializeToString()

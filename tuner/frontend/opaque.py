@@ -11,6 +11,7 @@ from onnx import AttributeProto, checker, shape_inference
 from tuner.errors import InvalidModel, UnsupportedModel
 from tuner.frontend.builder import Builder, Ref
 from tuner.frontend.call import Call
+from tuner.frontend.contrib import first_type
 from tuner.frontend.loops import loop_types
 from tuner.frontend.protos import dims_of, dtype_of, proto_of, tensor_of
 from tuner.frontend.schemas import signature
@@ -204,6 +205,9 @@ def output_types(
         candidates = [inferred.get(name)]
         if not _is_complete(candidates[0]):
             candidates.append(find(position))
+        told = None if position else first_type(b, call)
+        if told is not None:
+            candidates.append(proto_of(told))
         kinds.append(_merge(b, call, position, candidates))
     return kinds
 
@@ -222,6 +226,8 @@ def _infer(b: Builder, call: Call) -> Mapping[str, onnx.TypeProto]:
         return {}
     node = onnx.NodeProto(op_type=call.op, domain=call.domain)
     node.attribute.extend(call.proto.attribute)
+    stated = {attribute.name for attribute in node.attribute}
+    node.attribute.extend(a for n, a in known.defaults.items() if n not in stated)
     node.output.extend(f"o{k}" if asked else "" for k, asked in enumerate(call.outputs))
     types: dict[str, onnx.TypeProto] = {}
     data: dict[str, onnx.TensorProto] = {}

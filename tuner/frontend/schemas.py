@@ -112,10 +112,27 @@ def body(node: bytes, domain: str, opset: int, types: tuple[bytes, ...]) -> Body
     if text is None:
         return None
     function = onnx.FunctionProto.FromString(text)
+    return body_of(function, proto, (domain, opset), known.defaults)
+
+
+def body_of(
+    function: onnx.FunctionProto,
+    proto: onnx.NodeProto,
+    origin: tuple[str, int],
+    defaults: Mapping[str, AttributeProto] = MappingProxyType({}),
+) -> Body | None:
+    """The body that a function gives to a node, or None where it holds control flow.
+
+    Args:
+        function: what the operator is.
+        proto: the node; its attributes win.
+        origin: domain and opset of the node.
+        defaults: attributes that neither states.
+    """
     values = {a.name: a for a in function.attribute_proto}
-    values.update(known.defaults)
+    values.update(defaults)
     values.update({a.name: a for a in proto.attribute})
-    return _body(function, values, (domain, opset))
+    return _body(function, values, origin)
 
 
 def _text(

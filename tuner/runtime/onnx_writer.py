@@ -182,8 +182,11 @@ def _cast(call: _Call) -> None:
 
 
 def _reshape(call: _Call) -> None:
-    shape = call.writer.constant(ints(call.node.attributes, "shape"))
-    call.writer.add("Reshape", [call.inputs[0], shape], call.output, allowzero=1)
+    """A zero is meant as one; opsets before 14 know no way to say so."""
+    extents = ints(call.node.attributes, "shape")
+    zero = {"allowzero": 1} if 0 in extents else {}
+    shape = call.writer.constant(extents)
+    call.writer.add("Reshape", [call.inputs[0], shape], call.output, **zero)
 
 
 def _expand(call: _Call) -> None:

@@ -19,6 +19,7 @@ from tuner.ir.graph import Graph, Node
 from tuner.ir.interpreter import evaluate, load, to_bf16
 from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import Array, DType, TensorType
+from tuner.model import load as load_model
 from tuner.runtime.library import ReferenceModel, open_graph, run_opaque
 from tuner.runtime.onnx_writer import ROWS, write_model
 
@@ -371,3 +372,17 @@ def test_sessions_share_threads_where_the_process_is_ours(mode: str, more: int) 
         command, cwd=root, capture_output=True, text=True, check=True, timeout=60
     )
     assert int(told.stdout) == more
+
+
+def test_a_view_stands_beside_an_operator_of_an_old_opset() -> None:
+    """Before opset 14 a reshape has no word on zeros, and needs none."""
+    text = """<ir_version: 6, opset_import: ["": 11]>
+    g (float[3,4] x) => (float[12] y) <int64 axis = {1}, int64[1] s = {12}> {
+        a = CumSum(x, axis)
+        y = Reshape(a, s) }"""
+    graph = load_model(parser.parse_model(text).SerializeToString()).graph
+    x: Any = np.arange(12, dtype=np.float32).reshape(3, 4)
+    ((name,), (made,)) = graph.inputs, graph.outputs
+    y = np.empty(12, np.float32)
+    open_graph(graph).bind({name: x, made: y}, graph.types)()
+    np.testing.assert_array_equal(y, np.cumsum(x, axis=1).reshape(12))
