@@ -15,6 +15,7 @@ from playwright.sync_api import Page
 from service.dashboard.routes import router
 from tests.browser.conftest import Watched
 from tests.browser.views import (
+    BOXES,
     DEEP_PAGES,
     DRAWINGS,
     LOOKS,
@@ -31,6 +32,8 @@ SAME_TEMPLATE = frozenset({"failed"})
 
 LONG = frozenset({"failed", "plan", "run", "trials", "tuned"})
 """Views of many screens; their pictures show the first."""
+
+GRAPHS = {"#partition[data-boxes]", "#sides[data-drawn]"}
 
 MAX_BYTES = 1_000_000
 MAX_BOXES = 300
@@ -125,8 +128,8 @@ def test_a_page_stays_small(tab: Watched, name: str) -> None:
     else:
         sent = len(page.request.get(tab.address + DEEP_PAGES[name]).body())
     assert 0 < sent <= MAX_BYTES
-    if "#partition[data-boxes]" in DRAWINGS.get(name, ()):
-        boxes = int(page.get_attribute("#partition", "data-boxes") or 0)
+    if GRAPHS & set(DRAWINGS.get(name, ())):
+        boxes = page.evaluate(BOXES)
         assert 0 < boxes <= MAX_BOXES
 
 

@@ -94,6 +94,10 @@ AN_ARROW: Final = """() => {
 }"""
 """Where on the screen an arrow of the partition is."""
 
+BOXES: Final = """() => [...document.querySelectorAll("[data-boxes]")]
+  .reduce((sum, one) => sum + Number(one.dataset.boxes), 0)"""
+"""Boxes laid out on a page, in all of its graphs."""
+
 SENT: Final = """() => [
   ...performance.getEntriesByType("navigation"),
   ...performance.getEntriesByType("resource"),
