@@ -1,25 +1,31 @@
 """Plan every model of a folder, run it, and print the tables.
 
-    python -m benchmarks.zoo MODELS [--no-run] [--json FILE]
+    python -m benchmarks.zoo MODELS [--no-run | --no-plan] [--json FILE]
 
 One table for each target (kernels, objective, gap, traffic, baselines, seconds), and
-one for the run on this CPU: agreement with ONNX Runtime, and the time of the plan, of
-the same executor without fusion, and of ONNX Runtime alone in its process.
+one for the run on this CPU: agreement with ONNX Runtime, the time of the plan, of the
+same executor without fusion, and of ONNX Runtime alone in its process; how often the
+plan fits into ONNX Runtime's time, and the share of the plan's time that its generated
+kernels take. A plan that is one library call for the whole model counts as 1. Last,
+the geometric mean of each kind of model.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import geometric_mean
 from time import perf_counter
 
 from tuner.execution import language_of, whole_request
+from tuner.ir.graph import Graph, Node
 from tuner.model import Model, load
 from tuner.pipeline import Planner, resolve_target
-from tuner.plan import Measurement, Options
+from tuner.plan import GENERATED, Measurement, Options, Plan
 from tuner.runtime.runner import Runner
 
 TARGETS = ("cpu", "sm_90")
@@ -48,9 +54,19 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """One row of the run table. Times in seconds."""
+    """One row of the run table. Times in seconds.
+
+    Attributes:
+        kind: of model; see `kind_of`.
+        whole_call: whether the plan is one library call for the whole model.
+        generated_share: of the time of all steps run alone, what generated kernels
+            take.
+    """
 
     model: str
+    kind: str
+    whole_call: bool
+    generated_share: float
     verified: bool
     max_rel_error: float
     plan_seconds: float
@@ -58,6 +74,59 @@ class Ran:
     reference_seconds: float
     contended: bool
     message: str
+
+    @property
+    def speedup(self) -> float:
+        """How many times the plan fits into ONNX Runtime's time."""
+        return 1.0 if self.whole_call else self.reference_seconds / self.plan_seconds
+
+
+def kind_of(model: Model) -> str:
+    """What a model is for, told from its graph: training, optimiser, CNN, transformer.
+
+    A graph without products that returns what it was given anew is an optimiser's; one
+    with products that returns something of the types of its parameters trains. Of the
+    others, those are CNNs that spend most multiply-adds in convolutions, or have no
+    product of two computed tensors, as attention has.
+    """
+    given = model.imported.graph
+    types = {given.types[name] for name in (*given.inputs, *given.weights)}
+    again = sum(given.types[name] in types for name in given.outputs)
+    returns = 2 * again > len(given.outputs) > 1
+    graph = model.graph
+    work = {op: _multiply_adds(graph, op) for op in ("conv", "matmul")}
+    if returns:
+        return "training" if any(work.values()) else "optimiser"
+    attends = any(_is_attention(graph, node) for node in graph.nodes)
+    is_cnn = work["conv"] and (work["conv"] > work["matmul"] or not attends)
+    return "CNN" if is_cnn else "transformer"
+
+
+def _multiply_adds(graph: Graph, op: str) -> int:
+    total = 0
+    for node in graph.nodes:
+        if node.op == op:
+            left, right = (graph.types[name].static_shape for name in node.inputs[:2])
+            inner = left[-1] if op == "matmul" else math.prod(right[1:])
+            total += graph.types[node.outputs[0]].elements * inner
+    return total
+
+
+def _is_attention(graph: Graph, node: Node) -> bool:
+    computed = (graph.producer(name) is not None for name in node.inputs)
+    return node.op == "matmul" and all(computed)
+
+
+def is_whole_call(plan: Plan) -> bool:
+    """Whether a plan is one library call and nothing else."""
+    return len(plan.kernels) == 1 and plan.kernels[0].family not in GENERATED
+
+
+def generated_share(plan: Plan, seconds: Mapping[str, float]) -> float:
+    """Share of the seconds of a plan's steps that its generated kernels take."""
+    mine = [k.name for k in plan.kernels if k.family in GENERATED]
+    total = math.fsum(seconds.values())
+    return math.fsum(seconds[name] for name in mine) / total if total else math.nan
 
 
 def planner(model: Model, target: str) -> Planner:
@@ -105,7 +174,7 @@ def run_row(name: str, model: Model, runner: Runner) -> Ran:
         "unfused": planning.plan(planning.unfused()),
     }
     request = whole_request(model, plans, language_of("cpu"), budget_seconds=6.0)
-    result = runner.measure_whole(request)
+    result = runner.measure_whole(replace(request, by_step=True))
     found = result.measurements
     missing = Measurement(seconds=float("nan"), failure="absent")
     plan = found.get("plan", missing)
@@ -113,6 +182,11 @@ def run_row(name: str, model: Model, runner: Runner) -> Ran:
     reference = found.get("reference", missing)
     return Ran(
         model=name,
+        kind=kind_of(model),
+        whole_call=is_whole_call(plans["plan"]),
+        generated_share=generated_share(
+            plans["plan"], result.step_seconds.get("plan", {})
+        ),
         verified=result.verified and not plan.failure,
         max_rel_error=plan.max_rel_error,
         plan_seconds=plan.seconds,
@@ -145,29 +219,57 @@ def plan_table(rows: Sequence[Planned]) -> Iterator[str]:
 def run_table(rows: Sequence[Ran]) -> Iterator[str]:
     """The rows as Markdown."""
     yield (
-        "| model | agrees | max rel. error | plan ms | without fusion ms "
-        "| ONNX Runtime ms | contended |"
+        "| model | kind | agrees | max rel. error | plan ms | without fusion ms "
+        "| ONNX Runtime ms | times ONNX Runtime | in generated kernels | contended |"
     )
-    yield "|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for r in rows:
+        call = " (one library call)" if r.whole_call else ""
         yield (
-            f"| {r.model} | {'yes' if r.verified else 'NO ' + r.message} "
+            f"| {r.model} | {r.kind} | {'yes' if r.verified else 'NO ' + r.message} "
             f"| {r.max_rel_error:.1e} | {1e3 * r.plan_seconds:.2f} "
             f"| {1e3 * r.unfused_seconds:.2f} | {1e3 * r.reference_seconds:.2f} "
+            f"| {r.speedup:.2f}{call} | {r.generated_share:.0%} "
             f"| {'yes' if r.contended else 'no'} |"
+        )
+
+
+def kind_table(rows: Sequence[Ran]) -> Iterator[str]:
+    """Geometric means by kind of model, as Markdown; models that failed are left out.
+
+    The last row is that of all models but CNNs.
+    """
+    yield "| kind | models | one library call | least | geometric mean |"
+    yield "|---|---|---|---|---|"
+    good = [r for r in rows if r.verified]
+    kinds = {
+        kind: [r for r in good if r.kind == kind]
+        for kind in sorted({r.kind for r in good})
+    }
+    kinds["all but CNNs"] = [r for r in good if r.kind != "CNN"]
+    for kind, members in kinds.items():
+        if not members:
+            continue
+        found = [r.speedup for r in members]
+        yield (
+            f"| {kind} | {len(members)} | {sum(r.whole_call for r in members)} "
+            f"| {min(found):.2f} | {geometric_mean(found):.2f} |"
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", type=Path, help="folder of ONNX files")
-    parser.add_argument("--no-run", action="store_true", help="plan only")
+    parser.add_argument("models", type=Path, help="folder of ONNX files, or one file")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--no-run", action="store_true", help="plan only")
+    only.add_argument("--no-plan", action="store_true", help="the run's tables only")
     parser.add_argument("--json", type=Path, help="write the rows here, too")
     options = parser.parse_args(arguments)
-    paths = sorted(options.models.glob("*.onnx"))
+    is_file = options.models.is_file()
+    paths = [options.models] if is_file else sorted(options.models.glob("*.onnx"))
     rows: dict[str, list[Mapping[str, object]]] = {}
-    for target in TARGETS:
+    for target in () if options.no_plan else TARGETS:
         planned = [plan_row(p.stem, load(p.read_bytes()), target) for p in paths]
         print(f"\n### {target}\n", *plan_table(planned), sep="\n", flush=True)
         rows[target] = [asdict(row) for row in planned]
@@ -175,7 +277,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with Runner("cpu") as runner:
             ran = [run_row(p.stem, load(p.read_bytes()), runner) for p in paths]
         print("\n### run on this CPU\n", *run_table(ran), sep="\n", flush=True)
-        rows["run"] = [asdict(row) for row in ran]
+        print("", *kind_table(ran), sep="\n", flush=True)
+        rows["run"] = [{**asdict(row), "speedup": row.speedup} for row in ran]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 

@@ -9,15 +9,21 @@ from typing import Final, cast
 
 from cost_model.device import Device
 from cost_model.work import Access, LibraryOperator, Pipe, Work
+from tuner.fusion.library import swaps_last_two
 from tuner.fusion.view import homes
 from tuner.ir.expr import operations, parse
 from tuner.ir.graph import Graph, Node, region_inputs
+from tuner.ir.inference import ints
 from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import DType, TensorType
 from tuner.runtime.onnx_patterns import spellings
 
 _FUSED_BEHIND_CONV: Final = 2
 """ONNX Runtime's FusedConv takes a sum and an activation (`conv_add_act_fusion.cc`)."""
+_SCALES: Final = frozenset({"mul", "div"})
+"""FusedMatMul takes one number for all (`matmul_scale_fusion.cc`)."""
+_GEMM_ACTIVATIONS: Final = frozenset({"relu", "sigmoid", "tanh"})
+"""FusedGemm takes an activation behind the bias (`gemm_activation_fusion.cc`)."""
 _BLOCKED: Final = frozenset({"conv", "max_pool", "add", "relu"})
 """Operators that ONNX Runtime runs on channels in blocks (`nchwc_transformer.cc`)."""
 _BLOCK_CHANNELS: Final = 16
@@ -45,10 +51,10 @@ def library_work(small: Graph, device: Device) -> Work:
     Views are free. What runs inside another operator costs no call and no traffic of
     its own: on a GPU every epilogue (legality lets only those through that the library
     fuses), on a CPU what ONNX Runtime fuses: up to two element-wise operators behind a
-    convolution, and a bias behind a matrix product; and what it has one operator for,
-    such as a softmax or a layer norm. Every other tensor between two
-    operators passes through memory. Convolutions on a CPU work on channels in blocks:
-    what enters or leaves the call is put into that order and back.
+    convolution; around a matrix product transposes, and a scale or a bias with an
+    activation; and what it has one operator for, such as a softmax. Every other tensor
+    between two operators passes through memory. Convolutions on a CPU work on channels
+    in blocks: what enters or leaves the call is put into that order and back.
     """
     home = homes(small)
     delivered = {home[name] for name in small.outputs}
@@ -200,7 +206,8 @@ def _heads(
             elif chain and len(readers[name]) == 1 and _joins(small, chain, node):
                 chains[node.name] = (*chain, own)
                 break
-    return {name: chain[0] for name, chain in chains.items()}
+    heads = {name: chain[0] for name, chain in chains.items()}
+    return {**heads, **dict(_turned(small, nodes, home, heads))}
 
 
 def _groups(small: Graph) -> Mapping[str, tuple[str, bool]]:
@@ -233,12 +240,46 @@ def _heads_on_gpu(nodes: Sequence[Node]) -> Mapping[str, str]:
 
 def _joins(small: Graph, chain: tuple[str, ...], node: Node) -> bool:
     """Whether ONNX Runtime runs a node inside the operators of a chain."""
-    first = small.by_name[chain[0]]
+    first, last = small.by_name[chain[0]], small.by_name[chain[-1]]
     if OPS[first.op].pattern is not Pattern.CONTRACTION:
         return False
     if first.op == "conv":
         return len(chain) <= _FUSED_BEHIND_CONV
-    return len(chain) == 1 and node.op == "add"
+    if last is first:
+        return node.op == "add" or _is_scale(small, node)
+    return last.op == "add" and node.op in _GEMM_ACTIVATIONS
+
+
+def _is_scale(small: Graph, node: Node) -> bool:
+    """Whether a node multiplies by one number."""
+    numbers = node.inputs if node.op == "mul" else node.inputs[1:]
+    return node.op in _SCALES and any(
+        name in small.constants and small.types[name].elements == 1 for name in numbers
+    )
+
+
+def _turned(
+    small: Graph,
+    nodes: Sequence[Node],
+    home: Mapping[str, str],
+    heads: Mapping[str, str],
+) -> Iterator[tuple[str, str]]:
+    """Transposes that matrix products read in place, and the operator of the first.
+
+    Source: ONNX Runtime, `matmul_transpose_fusion.cc`.
+    """
+    readers = _readers(nodes, home)
+    by_name = {node.name: node for node in nodes}
+    for node in nodes:
+        perm = ints(node.attributes, "perm") if node.op == "transpose" else ()
+        if not swaps_last_two(perm) or node.outputs[0] in small.outputs:
+            continue
+        found = [by_name[name] for name in readers.get(node.outputs[0], ())]
+        if found and all(
+            reader.op == "matmul" and node.outputs[0] in reader.inputs
+            for reader in found
+        ):
+            yield node.name, heads[found[0].name]
 
 
 def _node_operations(small: Graph, node: Node) -> Mapping[Pipe, float]:

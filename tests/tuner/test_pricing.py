@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.tuner.kernel.builder import Builder, conv
@@ -12,7 +14,7 @@ from tuner.plan import Family, Options
 from tuner.pricing import price
 
 
-def gelu_by_tanh() -> Graph:
+def gelu_by_tanh(slope: float = 0.797) -> Graph:
     """A product with bias and the GELU of GPT-2, which reads the sum twice."""
     b = Builder()
 
@@ -20,7 +22,7 @@ def gelu_by_tanh() -> Graph:
     cube = b.op("mul", b.op("mul", x, x), x)
     inner = b.op("add", x, b.op("mul", cube, b.constant(0.044715)))
     gate = b.op(
-        "add", b.op("tanh", b.op("mul", inner, b.constant(0.797))), b.constant(1.0)
+        "add", b.op("tanh", b.op("mul", inner, b.constant(slope))), b.constant(1.0)
     )
     return b.graph(b.op("mul", b.op("mul", x, b.constant(0.5)), gate))
 
@@ -52,8 +54,51 @@ def test_an_epilogue_costs_a_gpu_no_launch_and_no_traffic(graph: Graph) -> None:
 
 
 def test_onnx_runtime_runs_an_activation_as_operators_of_their_own() -> None:
-    """A session fuses a bias into its product, and nothing behind that."""
+    """A session fuses a bias into its product, and no gate of its own behind that."""
     assert launches(gelu_by_tanh(), "cpu") == pytest.approx(10)
+
+
+def test_what_onnx_runtime_has_an_operator_for_is_one() -> None:
+    """The nodes of a true GELU launch once, and pass nothing through memory."""
+    gelu = gelu_by_tanh(math.sqrt(2 / math.pi))
+    assert launches(gelu, "cpu") == pytest.approx(2)
+    product, gate = library_work(gelu, resolve_target("cpu")).operators
+    assert gate.internal_bytes == product.internal_bytes == 64 * 128 * 4
+
+
+@pytest.mark.parametrize(
+    ("perm", "operators"), [((0, 2, 1), 1), ((1, 0, 2), 2), ((2, 0, 1), 2)]
+)
+def test_onnx_runtime_reads_transposed_matrices_in_place(
+    perm: tuple[int, ...], operators: int
+) -> None:
+    """A transposed operand costs no pass of its own where matrices stay apart."""
+    b = Builder()
+    turned = b.op("transpose", b.input(8, 8, 8), perm=perm)
+    graph = b.graph(b.op("matmul", turned, b.input(8, 8, 8)))
+    assert launches(graph, "cpu") == pytest.approx(operators)
+
+
+def test_onnx_runtime_scales_a_product_by_one_number() -> None:
+    """One number for all is a part of the product; one a column is a pass."""
+
+    def scaled(*shape: int) -> Graph:
+        b = Builder()
+        product = b.op("matmul", b.input(64, 96), b.input(96, 64))
+        factor = b.input(*shape) if shape else b.constant(0.125)
+        return b.graph(b.op("mul", product, factor))
+
+    assert launches(scaled(), "cpu") == pytest.approx(1)
+    assert launches(scaled(64), "cpu") == pytest.approx(2)
+
+
+def test_a_clip_behind_a_convolution_leaves_channels_in_blocks() -> None:
+    """Convolution, clip, convolution: two operators, and a reorder at each end."""
+    b = Builder()
+    first = conv(b, b.input(1, 64, 28, 28), b.input(64, 64, 3, 3), pads=1)
+    clipped = b.op("minimum", b.op("relu", first), b.constant(6.0))
+    graph = b.graph(conv(b, clipped, b.input(64, 64, 3, 3), pads=1))
+    assert len(library_work(graph, resolve_target("cpu")).operators) == 2 + 2
 
 
 def test_onnx_runtime_adds_nothing_to_a_product_behind_a_view() -> None:

@@ -157,7 +157,7 @@ class Epilogue:
                 return False
             if view.nodes[self.anchor].op != "matmul":
                 return False
-            if not session and not _swaps_last_two(ints(node.attributes, "perm")):
+            if not session and not swaps_last_two(ints(node.attributes, "perm")):
                 return False
         return True
 
@@ -225,7 +225,8 @@ class Epilogue:
         return self.view.nodes[i].name
 
 
-def _swaps_last_two(perm: tuple[int, ...]) -> bool:
+def swaps_last_two(perm: tuple[int, ...]) -> bool:
+    """Whether a permutation transposes matrices and leaves their stack alone."""
     rank = len(perm)
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     return rank > 1 and perm == swapped

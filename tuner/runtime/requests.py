@@ -132,6 +132,7 @@ class PlanRequest:
         budget_seconds: for the timed samples of all programs together.
         attempts: how often samples that others disturbed are taken.
         flush_bytes: touched before every run; see `MeasureRequest`.
+        by_step: whether every step is timed on its own, too.
     """
 
     programs: Mapping[str, Program]
@@ -149,6 +150,7 @@ class PlanRequest:
     deadline_seconds: float = 300.0
     attempts: int = 1
     flush_bytes: int = 0
+    by_step: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +160,15 @@ class PlanResult:
     Attributes:
         verified: whether outputs were compared with the reference model: every
             program without a failure agreed with it, and there is one.
+        step_seconds: where asked for, least time of each step run alone, by program
+            and step.
     """
 
     measurements: Mapping[str, Measurement]
     verified: bool
+    step_seconds: Mapping[str, Mapping[str, float]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
 
 
 class Measures(Protocol):

@@ -176,6 +176,7 @@ class Runner:
         return PlanResult(
             measurements={name: found[name] for name in names},
             verified=any(part.verified for part in parts),
+            step_seconds={n: s for p in parts for n, s in p.step_seconds.items()},
         )
 
     def _only(self, request: PlanRequest, names: Sequence[str]) -> PlanResult:

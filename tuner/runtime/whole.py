@@ -93,9 +93,11 @@ def measure_programs(
         )
         for name, (_, verdict) in loaded.items()
     }
+    timed_alone = loaded if request.by_step else {}
     return PlanResult(
         measurements={n: found.get(n) or failures[n] for n in request.programs},
         verified=expected is not None and bool(found),
+        step_seconds={name: e.step_seconds() for name, (e, _) in timed_alone.items()},
     )
 
 

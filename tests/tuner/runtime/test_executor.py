@@ -300,3 +300,12 @@ def test_programs_share_what_they_prepare(values: dict[str, Array]) -> None:
     """Weights are prepared and stored once for all programs of a request."""
     result = measure_programs(NullBackend(), _request(values))
     assert result.verified
+
+
+def test_steps_are_timed_where_asked(values: dict[str, Array]) -> None:
+    """A request may ask for the time of every step; else none is taken."""
+    request = _request(values)
+    assert not measure_programs(NullBackend(), request).step_seconds
+    found = measure_programs(NullBackend(), replace(request, by_step=True))
+    for name, program in request.programs.items():
+        assert set(found.step_seconds[name]) == {step.name for step in program.steps}
