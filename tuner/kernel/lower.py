@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from tuner.kernel.families import family_of
 from tuner.kernel.frames import Segment, Ties, choose, is_empty
 from tuner.kernel.index import Map, Space, shifted, strides_of
 from tuner.kernel.nest import Group, Kind, LoopNest, Tensor
+from tuner.kernel.parts import parts
 from tuner.kernel.pieces import Box, Pieces, Splitter, covers
 from tuner.kernel.shapes import is_static, shape_of
 from tuner.kernel.views import Key
@@ -49,7 +51,7 @@ def lower(graph: Graph) -> LoopNest:
         groups.append(group)
         whole = [name for name, box in left if box.extents == shape_of(graph, name)]
         groups += [
-            _box(graph, slots, name, box)
+            _boxes(graph, slots, [name], [box])
             for name, box in left
             if box.extents != shape_of(graph, name)
         ]
@@ -57,7 +59,8 @@ def lower(graph: Graph) -> LoopNest:
     elif family is Family.CONTRACTION and outputs:
         groups += contractions(graph, slots, outputs)
         outputs = []
-    groups += [_pointwise(graph, slots, names) for names in _alike(graph, outputs)]
+    for names in _alike(graph, outputs):
+        groups += _pointwise(graph, slots, names)
     return LoopNest(family=family, tensors=tensors, groups=tuple(groups))
 
 
@@ -109,7 +112,18 @@ def _same_walk(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
     return a <= b or b <= a
 
 
-def _pointwise(graph: Graph, slots: Mapping[str, int], names: Sequence[str]) -> Group:
+def _pointwise(
+    graph: Graph, slots: Mapping[str, int], names: Sequence[str]
+) -> list[Group]:
+    """Groups for outputs that one walk can store: one, or one for each kind of part."""
+    boxes = parts(graph, names)
+    if len(boxes) > 1:
+        return [
+            _boxes(
+                graph, slots, names, [box for box in boxes if box.extents == extents]
+            )
+            for extents in dict.fromkeys(box.extents for box in boxes)
+        ]
     finest = max(names, key=lambda name: len(graph.types[name].shape))
     extents = shape_of(graph, finest)
 
@@ -120,19 +134,22 @@ def _pointwise(graph: Graph, slots: Mapping[str, int], names: Sequence[str]) -> 
             body.store(name, Key(name, place, ()), place, ())
         return body
 
-    return _flat(built(extents, build))
+    return [_flat(built(extents, build))]
 
 
-def _box(graph: Graph, slots: Mapping[str, int], name: str, box: Box) -> Group:
-    """A group for a part of an output."""
+def _boxes(
+    graph: Graph, slots: Mapping[str, int], names: Sequence[str], boxes: Sequence[Box]
+) -> Group:
+    """A group for parts of outputs that have equal extents."""
 
     def build(space: Space) -> Body:
         body = Body(graph, slots, space, NO_FRAME)
-        place = tuple(map(shifted, space.axes, box.corner))
-        body.store(name, Key(name, place, ()), place, ())
+        for box, name in itertools.product(boxes, names):
+            place = tuple(map(shifted, space.axes, box.corner))
+            body.store(name, Key(name, place, ()), place, ())
         return body
 
-    return _flat(built(box.extents, build))
+    return _flat(built(boxes[0].extents, build))
 
 
 def _flat(body: Body) -> Group:

@@ -15,7 +15,7 @@ from tuner.kernel.errors import CannotLower
 from tuner.kernel.families import family_of
 from tuner.kernel.index import AtomKind
 from tuner.kernel.lower import lower
-from tuner.kernel.nest import Kind, Load
+from tuner.kernel.nest import Kind, Load, Select
 from tuner.plan import Family
 
 
@@ -154,3 +154,57 @@ def test_a_short_inner_reduction_is_unrolled() -> None:
     ).groups
     assert len(group.reductions) == 1
     assert sum(isinstance(v.what, Load) for v in group.values) == 16
+
+
+def test_equal_parts_of_a_join_share_one_walk_without_a_question() -> None:
+    """The halves of a rotary embedding are made together from what both read."""
+    b = Builder()
+    x, c, s = b.input(4, 32, 64), b.input(32, 32), b.input(32, 32)
+    sizes, steps = (4, 32, 32), (1, 1, 1)
+    low = b.op("slice", x, starts=(0, 0, 0), steps=steps, sizes=sizes)
+    high = b.op("slice", x, starts=(0, 0, 32), steps=steps, sizes=sizes)
+    left = b.op("sub", b.op("mul", low, c), b.op("mul", high, s))
+    right = b.op("add", b.op("mul", high, c), b.op("mul", low, s))
+    (group,) = lower(b.graph(b.op("concat", left, right, axis=2))).groups
+    loads = [value.what for value in group.values if isinstance(value.what, Load)]
+    assert (len(loads), len(group.stores)) == (4, 2)
+    assert not any(load.guards for load in loads)
+    assert group.outer_points * group.inner_points == 4 * 32 * 32
+
+
+@pytest.mark.parametrize(
+    ("widths", "axis", "walks"),
+    [
+        ((32, 32, 64), 1, [(32, 2), (64, 1)]),
+        ((8, 56), 1, [(64, 1)]),  # less than a line of the first part lies together
+        ((16,) * 9, 1, [(144, 1)]),  # too many parts
+        ((1, 2), 0, [(1, 1), (2, 1)]),
+    ],
+)
+def test_a_join_is_walked_by_parts_where_that_pays(
+    widths: tuple[int, ...], axis: int, walks: list[tuple[int, int]]
+) -> None:
+    """Parts of equal extents are one group; short or many parts are not told apart."""
+    b = Builder()
+    shapes = [(48, width) if axis else (width, 48) for width in widths]
+    joined = b.op("concat", *(b.input(*shape) for shape in shapes), axis=axis)
+    groups = lower(b.graph(b.op("exp", joined))).groups
+    points = [group.outer_points * group.inner_points for group in groups]
+    found = [(n // 48, len(g.stores)) for n, g in zip(points, groups, strict=True)]
+    assert found == walks
+    guarded = [v for g in groups for v in g.values if isinstance(v.what, Select)]
+    assert bool(guarded) == (len(walks) == 1)
+
+
+def test_parts_are_found_behind_a_transposition() -> None:
+    """Where a join's axis went, there the walk is cut."""
+    b = Builder()
+    joined = b.op("concat", b.input(24, 48), b.input(40, 48), axis=0)
+    turned = b.op("transpose", joined, perm=(1, 0))
+    nest = lower(b.graph(b.op("exp", turned)))
+    assert len(nest.groups) == 2
+    assert not any(
+        isinstance(v.what, Load) and v.what.guards
+        for g in nest.groups
+        for v in g.values
+    )
