@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,7 +15,7 @@ from onnx import TensorProto, inliner
 
 from tuner.errors import InvalidModel, InvalidOption, ModelTooLarge, UnsupportedModel
 from tuner.frontend.opaque import subgraphs
-from tuner.frontend.protos import DTYPES, array_of, proto_of
+from tuner.frontend.protos import DTYPES, array_of, dense_of, proto_of
 from tuner.ir.graph import Graph
 from tuner.ir.types import Array, TensorType
 
@@ -139,6 +140,7 @@ def _check_text(graphs: Sequence[onnx.GraphProto]) -> None:
     """Names must be text: protobuf hands out bytes where they are not UTF-8."""
     for graph in graphs:
         names: list[object] = [t.name for t in graph.initializer]
+        names += [sparse.values.name for sparse in graph.sparse_initializer]
         for node in graph.node:
             names += (node.name, node.op_type, node.domain, *node.input, *node.output)
             names += [attribute.name for attribute in node.attribute]
@@ -295,6 +297,25 @@ def symbols_of(graph: onnx.GraphProto) -> tuple[str, ...]:
         if dim.dim_param
     )
     return tuple(dict.fromkeys(names))
+
+
+def plain(model: onnx.ModelProto) -> None:
+    """Write sparse initializers out, and forget names that several nodes share.
+
+    ONNX Runtime takes no two nodes of one name, which say nothing anyway.
+    """
+    graph = model.graph
+    for sparse in graph.sparse_initializer:
+        graph.initializer.append(dense_of(sparse, sparse.values.name))
+    del graph.sparse_initializer[:]
+    level = [graph]
+    while level:
+        for part in level:
+            counts = Counter(node.name for node in part.node)
+            for node in part.node:
+                if counts[node.name] > 1:
+                    node.name = ""
+        level = [g for part in level for node in part.node for g in subgraphs(node)]
 
 
 def bind(model: onnx.ModelProto, dims: Mapping[str, int]) -> None:

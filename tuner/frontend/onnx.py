@@ -21,6 +21,7 @@ from tuner.frontend.model import (
     lighten,
     metadata_of,
     parse,
+    plain,
     symbols_of,
     write_metadata,
 )
@@ -54,6 +55,7 @@ def read_onnx(
         InvalidOption: `dims` names a dimension that the model does not have.
     """
     model = parse(data, limits)
+    plain(model)
     metadata = metadata_of(model)
     values = lighten(model)
     bound = _bound(model, metadata, dims, use_defaults=use_defaults)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 
-from tuner.errors import InvalidModel, UnsupportedModel
+from tuner.errors import InvalidModel, ModelTooLarge, UnsupportedModel
 from tuner.ir.types import Array, Dim, DType, TensorType
 
 DTYPES: Final[Mapping[int, DType]] = {
@@ -27,6 +27,8 @@ DTYPES: Final[Mapping[int, DType]] = {
 ELEMENTS: Final[Mapping[DType, int]] = {
     dtype: number for number, dtype in DTYPES.items()
 }
+_DENSE_BYTES: Final = 1 << 31
+"""A sparse tensor becomes no larger than a whole model may be."""
 _KNOWN: Final = ", ".join(dtype.value for dtype in DType)
 
 
@@ -83,6 +85,37 @@ def array_of(tensor: TensorProto, where: str) -> Array:
     except (ValueError, TypeError) as error:
         raise InvalidModel(where, f"holds no readable data: {error}") from error
     return array.view(np.uint16) if dtype is DType.BF16 else array
+
+
+def dense_of(sparse: onnx.SparseTensorProto, where: str) -> TensorProto:
+    """A sparse tensor with its zeros written out.
+
+    Raises:
+        InvalidModel: indices and dimensions do not fit.
+        ModelTooLarge: the zeros exceed what a model may hold.
+        UnsupportedModel: it has a foreign element type.
+    """
+    shape = tuple(sparse.dims)
+    dtype = dtype_of(sparse.values.data_type, where)
+    size = math.prod(shape)
+    if min(shape, default=0) < 0 or size * dtype.bytes > _DENSE_BYTES:
+        raise ModelTooLarge(
+            where,
+            f"is a sparse tensor of {dtype.value}{list(shape)}",
+            hint="leave it out of the model: make it a graph input",
+        )
+    values = array_of(sparse.values, where).reshape(-1)
+    indices = array_of(sparse.indices, where)
+    if indices.min(initial=0) < 0:
+        raise InvalidModel(where, "its indices do not fit: one is negative")
+    try:
+        if indices.ndim > 1:
+            indices = np.ravel_multi_index(tuple(indices.T), shape)
+        dense = np.zeros(size, dtype.numpy)
+        dense[indices] = values
+    except (ValueError, IndexError, TypeError) as error:
+        raise InvalidModel(where, f"its indices do not fit: {error}") from error
+    return tensor_of(dense.reshape(shape), dtype, where)
 
 
 def dims_of(kind: onnx.TypeProto.Tensor) -> list[Dim | None]:

@@ -109,12 +109,6 @@ class Reader:
         """Define initializers and inputs; give the inputs."""
         for tensor in graph.initializer:
             self._define(tensor.name, self._known(tensor))
-        if graph.sparse_initializer:
-            raise UnsupportedModel(
-                graph.sparse_initializer[0].values.name,
-                "is a sparse initializer",
-                hint="store it as an ordinary one",
-            )
         inputs = []
         given = {tensor.name for tensor in graph.initializer}
         for value in graph.input:

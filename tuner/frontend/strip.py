@@ -12,6 +12,7 @@ from tuner.frontend.model import (
     lighten,
     metadata_of,
     parse,
+    plain,
     write_metadata,
 )
 from tuner.frontend.opaque import subgraphs
@@ -36,6 +37,7 @@ def strip(data: bytes, *, keep: Collection[str] = (), anonymous: bool = False) -
         ModelTooLarge: the model exceeds the limits.
     """
     model = parse(data)
+    plain(model)
     metadata = metadata_of(model)
     values = lighten(model, keep)
     listed = {value.name for value in model.graph.input}

@@ -59,6 +59,10 @@ def usable_threads() -> int:
     return len(os.sched_getaffinity(0))
 
 
+_EXACT: Final = ("session.qdq_matmulnbits_accuracy_level", "1")
+"""Products with weights of few bits in 32-bit floats, where else bytes would do."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
     """How ONNX Runtime runs a model.
@@ -174,6 +178,7 @@ def _open(
     runtime = _runtime()
     settings = runtime.SessionOptions()
     settings.log_severity_level = _ERROR
+    settings.add_session_config_entry(*_EXACT)
     _give_threads(runtime, settings, options)
     values = {
         name: _ort_value(runtime, array, kind)

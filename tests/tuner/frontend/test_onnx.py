@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.tuner.frontend.models import (
     F32,
@@ -21,6 +21,7 @@ from tests.tuner.frontend.models import (
     session,
     value,
 )
+from tuner.errors import InvalidModel, ModelTooLarge, TunerError
 from tuner.frontend.fill import full_model, random_inputs, random_weights
 from tuner.frontend.onnx import read_onnx
 from tuner.ir.interpreter import evaluate
@@ -175,6 +176,20 @@ class TestNames:
         assert verify(graph) is graph
         assert graph.nodes[0].outputs == ("s/0",)
 
+    def test_a_shared_name_is_no_name_for_onnx_runtime_either(self) -> None:
+        """It takes no two nodes of one name; the model to compare with has none."""
+        nodes = [
+            node("Relu", "x", "a", name="same"),
+            node("Tanh", "a", "b", name="same"),
+            node("Neg", "b", "y", name="own"),
+        ]
+        made = model(nodes, [value("x", [2])], "y")
+        found = read_onnx(made.SerializeToString())
+        assert session(found.onnx).run(None, {"x": np.ones(2, np.float32)})
+        given = [n.name for n in onnx.ModelProto.FromString(found.onnx).graph.node]
+        assert given == ["", "", "own"]
+        assert [n.name for n in found.graph.nodes] == ["Relu:a", "Tanh:b", "own"]
+
 
 class TestSources:
     """Inputs, weights, constants."""
@@ -252,6 +267,57 @@ class TestSources:
         """A model whose nodes are out of order is read like its ordered twin."""
         nodes = [node("Neg", "a", "y"), node("Exp", "x", "a")]
         assert ops(read(model(nodes, [value("x", [2])], "y"))) == ["exp", "neg"]
+
+
+class TestSparse:
+    """Sparse tensors of the model."""
+
+    @pytest.mark.parametrize("form", ["places", "coordinates"])
+    def test_zeros_are_written_out(self, form: str) -> None:
+        """A sparse initializer and a sparse constant are tensors like any other."""
+        dense = np.zeros((4, 5), np.float32)
+        dense[0, 1], dense[1, 0], dense[2, 3] = 1, 2, -3
+        places = np.flatnonzero(dense) if form == "places" else np.argwhere(dense)
+        sparse = helper.make_sparse_tensor(
+            numpy_helper.from_array(dense[dense != 0], "w"),
+            numpy_helper.from_array(places.astype(np.int64), "at"),
+            [4, 5],
+        )
+        nodes = [
+            helper.make_node("Constant", [], ["c"], sparse_value=sparse),
+            node("MatMul", "x w", "m"),
+            node("MatMul", "x c", "n"),
+            node("Add", "m n", "y"),
+        ]
+        made = model(nodes, [value("x", [2, 4])], "y")
+        made.graph.sparse_initializer.append(sparse)
+        graph = read(made)
+        x = random_feeds(graph)["x"]
+        (y,) = evaluate(graph, {"x": x}).values()
+        np.testing.assert_allclose(y, 2 * (x @ dense), rtol=1e-6)
+
+    @pytest.mark.parametrize(
+        ("at", "dims", "kind", "text"),
+        [
+            ([20], [4, 5], InvalidModel, "w: its indices do not fit"),
+            ([-1], [4, 5], InvalidModel, "w: its indices do not fit"),
+            ([[4, 0]], [4, 5], InvalidModel, "w: its indices do not fit"),
+            ([0], [1 << 20, 1 << 20], ModelTooLarge, "w: is a sparse tensor of f32"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(
+        self, at: list[int], dims: list[int], kind: type[TunerError], text: str
+    ) -> None:
+        """Places beyond the tensor, and zeros that no model could hold."""
+        sparse = helper.make_sparse_tensor(
+            numpy_helper.from_array(np.ones(1, np.float32), "w"),
+            numpy_helper.from_array(np.asarray(at, np.int64), "at"),
+            dims,
+        )
+        made = model([node("MatMul", "x w", "y")], [value("x", [2, 4])], "y")
+        made.graph.sparse_initializer.append(sparse)
+        with pytest.raises(kind, match=text):
+            read(made)
 
 
 class TestDimensions:

@@ -386,3 +386,29 @@ def test_a_view_stands_beside_an_operator_of_an_old_opset() -> None:
     y = np.empty(12, np.float32)
     open_graph(graph).bind({name: x, made: y}, graph.types)()
     np.testing.assert_array_equal(y, np.cumsum(x, axis=1).reshape(12))
+
+
+def test_a_product_with_packed_weights_is_not_rounded_to_bytes() -> None:
+    """What a plan is compared with is as exact as the element types say."""
+    rng = np.random.default_rng(0)
+    packed: Any = rng.integers(-8, 8, (32, 8))
+    scales: Any = rng.random((2, 8), np.float32)
+    x: Any = rng.standard_normal((2, 32), np.float32)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["f"], axis=0, block_size=16),
+        helper.make_node("MatMul", ["x", "f"], ["y"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [2, 32]), ("y", [2, 8]))
+    ]
+    constants = [
+        helper.make_tensor("w", TensorProto.INT4, [32, 8], packed.reshape(-1)),
+        helper.make_tensor("s", TensorProto.FLOAT, [2, 8], scales.reshape(-1)),
+    ]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    opsets = [helper.make_opsetid("", 21)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    y = ReferenceModel(made.SerializeToString()).run({"x": x})["y"]
+    wanted = x.astype(np.float64) @ (packed * scales.repeat(16, 0))
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)

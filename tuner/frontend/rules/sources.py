@@ -12,7 +12,7 @@ from tuner.errors import InvalidModel, UnsupportedModel
 from tuner.frontend.builder import Builder, Decline
 from tuner.frontend.call import Call, Results, Rule
 from tuner.frontend.opaque import normal_form
-from tuner.frontend.protos import array_of, dtype_of
+from tuner.frontend.protos import array_of, dense_of, dtype_of
 from tuner.frontend.rules.movement import number
 from tuner.frontend.rules.views import expand
 from tuner.frontend.sizes import Size
@@ -49,7 +49,9 @@ def _sizes(b: Builder, call: Call, extents: list[Any]) -> int:
 
 def _constant(b: Builder, call: Call) -> Results:
     for name, value in call.attributes.items():
-        if name == "value":
+        if name == "sparse_value":
+            value = dense_of(value, b.where)  # noqa: PLW2901
+        if name in ("value", "sparse_value"):
             array = array_of(value, b.where)
             dtype = dtype_of(value.data_type, b.where)
             return (b.source(TensorType(dtype=dtype, shape=array.shape), array),)
@@ -60,7 +62,7 @@ def _constant(b: Builder, call: Call) -> Results:
     raise UnsupportedModel(
         b.where,
         "is a Constant without numbers",
-        hint="text and sparse constants are not supported",
+        hint="a text can only be read by operators of a library",
     )
 
 
