@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 
 import structlog
 from fastapi import FastAPI
@@ -37,7 +37,7 @@ from service.api.access import AccessMiddleware, Gate, Rates
 from service.api.context import Context
 from service.api.hot import HotAnswers, HotMiddleware
 from service.api.metrics import Metrics
-from service.api.renewal import Renewal, renew_answers
+from service.api.renewal import Renewal, keep_fresh
 from service.api.requests import RequestMiddleware
 from service.api.tracing import TracingMiddleware, open_provider
 from service.dashboard import routes as dashboard
@@ -52,6 +52,7 @@ from service.jobs.submission import Submissions
 from service.jobs.worker import Worker
 from service.settings import Settings
 from service.store import Database, connect, upgrade
+from service.store.watching import watch
 
 ROUTERS = (
     comparing.router,
@@ -144,16 +145,29 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         if readers is not None:
             stack.callback(readers.close)
             await run_in_threadpool(readers.warm)
-        renewal = Renewal(
-            (context.gate.renew, partial(renew_answers, context.hot, database))
-        )
+        renewal = Renewal((context.gate.renew,))
         renewal.start()
         stack.push_async_callback(run_in_threadpool, renewal.stop)
+        await stack.enter_async_context(kept_fresh(context.hot, settings.url))
         if settings.worker:
             worker = make_worker(settings, database)
             await run_in_threadpool(worker.start)
             stack.push_async_callback(run_in_threadpool, worker.stop)
         yield context
+
+
+@asynccontextmanager
+async def kept_fresh(hot: HotAnswers, url: str) -> AsyncIterator[None]:
+    """Answers that are in use are checked for as long as the block lasts."""
+    watcher = watch(url)
+    task = asyncio.create_task(keep_fresh(hot, watcher))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await watcher.close()
 
 
 def check_address(settings: Settings) -> None:

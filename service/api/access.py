@@ -30,7 +30,7 @@ from service.store.tokens import Token
 FRESH_SECONDS: Final = 1.0
 """How long an answer of the database about a token is believed."""
 
-RENEW_SECONDS: Final = 0.2
+RENEW_SECONDS: Final = 0.5
 """From this age on, an answer that is used is asked for again in the background."""
 
 OPEN: Final = frozenset({"/livez", "/readyz", "/openapi.json"})

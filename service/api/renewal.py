@@ -1,13 +1,15 @@
 """What is remembered is checked in the background, so that no request waits for it.
 
-An answer of the database is believed for a second. Long before that time is over, a
-thread asks the database again for all that was used since, in one query; whatever has
-not changed is believed for another second. When the database does not answer, what is
-remembered grows too old, and requests find out for themselves what is wrong.
+An answer of the database is believed for a second. Long before that time is over, the
+database is asked again for all that was used since, in few queries; whatever has not
+changed is believed for another second. Plans are asked for by a task of the event loop
+(`store.watching` says why), tokens by a thread. When the database does not answer,
+what is remembered grows too old, and requests find out for themselves what is wrong.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -15,15 +17,13 @@ from typing import Final
 import structlog
 
 from service.api.hot import HotAnswers
-from service.store import Database, StoreError, plans
+from service.store import StoreError
+from service.store.watching import MOST_KEYS, Watcher
 
 log = structlog.get_logger(__name__)
 
 EVERY_SECONDS: Final = 0.2
 """Pause between two checks: several fit into the time that an answer is believed."""
-
-_MOST_KEYS: Final = 500
-"""Keys in one query."""
 
 
 class Renewal:
@@ -69,18 +69,30 @@ class Renewal:
                     log.exception("renewal failed")
 
 
-def renew_answers(hot: HotAnswers, database: Database) -> None:
+async def keep_fresh(hot: HotAnswers, watcher: Watcher) -> None:
+    """Check the answers in use again and again, until it is cancelled."""
+    while True:
+        await asyncio.sleep(EVERY_SECONDS)
+        try:
+            await renew_answers(hot, watcher)
+        except StoreError as error:
+            log.debug("nothing is renewed", error=str(error))
+        except Exception:
+            # The top of a task: without it every request would be slow.
+            log.exception("renewal failed")
+
+
+async def renew_answers(hot: HotAnswers, watcher: Watcher) -> None:
     """Check the answers that were used lately; forget those that have changed.
 
     Raises:
         StoreUnavailable: the database cannot be read.
     """
     due = hot.due()
-    for start in range(0, len(due), _MOST_KEYS):
-        part = due[start : start + _MOST_KEYS]
+    for start in range(0, len(due), MOST_KEYS):
+        part = due[start : start + MOST_KEYS]
         read_at = hot.now()
-        with database.read() as session:
-            current = plans.digests(session, {source.key for _, _, source in part})
+        current = await watcher.digests([source.key for _, _, source in part])
         for place, ready, source in part:
             held = current.get(source.key, {})
             best = next((one for one in source.wanted if one in held), None)
@@ -88,3 +100,4 @@ def renew_answers(hot: HotAnswers, database: Database) -> None:
                 hot.confirm(place, ready, read_at=read_at)
             else:
                 hot.drop(place)
+        await asyncio.sleep(0)  # requests first

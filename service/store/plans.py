@@ -226,21 +226,6 @@ def find(
     return StoredPlan(pointer=_pointer(row), body=row.content)
 
 
-def digests(
-    session: Session, keys: Collection[str]
-) -> Mapping[str, Mapping[Evidence, str]]:
-    """What each of these keys points to now, by evidence."""
-    query = (
-        select(PlanPointerRow.key, PlanPointerRow.evidence, PlanRevisionRow.digest)
-        .join(PlanRevisionRow, PlanPointerRow.revision_id == PlanRevisionRow.id)
-        .where(PlanPointerRow.key.in_(keys))
-    )
-    found: dict[str, dict[Evidence, str]] = {}
-    for key, evidence, digest in session.execute(query):
-        found.setdefault(key, {})[_evidence(evidence)] = digest
-    return found
-
-
 def identity(session: Session, key: str) -> PlanIdentity | None:
     """What a key stands for, or None when nobody ever asked for it."""
     row = session.get(PlanRow, key)

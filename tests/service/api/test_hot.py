@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import threading
 from pathlib import Path
@@ -19,6 +20,7 @@ from service.api.hot import (
 from service.api.renewal import Renewal, renew_answers
 from service.store import StoreUnavailable, plans
 from service.store.plans import PlanPointerRow
+from service.store.watching import watch
 from tests.service.api.conftest import Start
 from tests.service.api.test_comparing import as_of_another_toolchain, submit
 
@@ -149,6 +151,15 @@ def test_an_answer_is_as_old_as_the_question_to_the_database() -> None:
     assert found.told.content == b"new"
 
 
+async def renewed(hot: HotAnswers, url: str) -> None:
+    """Check what was used, once."""
+    watcher = watch(url)
+    try:
+        await renew_answers(hot, watcher)
+    finally:
+        await watcher.close()
+
+
 @pytest.mark.parametrize("change", ["same", "better", "gone"])
 def test_a_check_keeps_what_is_still_true(
     start: Start, tmp_path: Path, change: str
@@ -169,7 +180,7 @@ def test_a_check_keeps_what_is_still_true(
             session.add(PlanPointerRow(**row))
     clock = 0.9 * FRESH_SECONDS
     assert client.get(f"/v1/plans/{key}").headers["Fuseplan-Evidence"] == "analytic"
-    renew_answers(context.hot, context.database)
+    asyncio.run(renewed(context.hot, context.settings.url))
     kept_on = context.hot.get(f"/v1/plans/{key}", b"")
     assert (kept_on is not None) == (change == "same")
     clock = 1.5 * FRESH_SECONDS

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 
 from service.store import Database, blobs, plans
 from service.store.blobs import Blob, BlobRow
-from service.store.errors import BrokenReference
+from service.store.errors import BrokenReference, StoreUnavailable
+from service.store.watching import watch
 from tests.service.store.samples import KEY, identity, register, revision
 
 
@@ -143,3 +146,36 @@ def test_alike_keys_share_graph_and_target(database: Database, now: datetime) ->
         register(session, now, other)
         alike = plans.alike(session, identity(KEY))
     assert [one.key for one in alike] == [other]
+
+
+def test_a_watcher_sees_what_was_stored_a_moment_ago(
+    database: Database, url: str, now: datetime
+) -> None:
+    """By evidence, for the keys that have a plan; and after it let go, once more."""
+
+    async def look() -> list[object]:
+        watcher = watch(url)
+        found: list[object] = []
+        for _ in range(2):
+            found.append(await watcher.digests([KEY, "0" * 64]))
+            await watcher.close()
+        return found
+
+    assert asyncio.run(look()) == [{}, {}]
+    with database.write() as session:
+        register(session, now)
+        made = plans.publish(session, KEY, revision(), now=now)
+    expected = {KEY: {made.evidence: made.digest}}
+    assert asyncio.run(look()) == [expected, expected]
+
+
+def test_a_watcher_says_that_its_database_is_gone(tmp_path: Path) -> None:
+    """As an error of the store, whichever database it is."""
+    for url in (
+        f"sqlite:///{tmp_path / 'no' / 'file.db'}",
+        "postgresql+psycopg://nobody:secret@127.0.0.1:1/none",
+    ):
+        with pytest.raises(StoreUnavailable) as caught:
+            asyncio.run(watch(url).digests(["0" * 64]))
+        assert caught.value.reason == "unreachable"
+        assert "secret" not in str(caught.value)

@@ -1,0 +1,120 @@
+"""Whether plans are still what they were, asked from an event loop.
+
+A thread that asks through the pool hands Python's lock over a dozen times for one
+answer, and each time the loop stands still until the other thread is scheduled. Here
+nothing leaves the loop: PostgreSQL answers it like any other socket, and a read of
+SQLite, which in WAL mode waits for nobody, takes microseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import psycopg
+from sqlalchemy import make_url
+
+from service.store.errors import StoreUnavailable
+
+MOST_KEYS: Final = 50
+"""Keys of one question: more would hold the loop up."""
+
+_QUERY: Final = (
+    "SELECT plan_pointers.key, plan_pointers.evidence, plan_revisions.digest"
+    " FROM plan_pointers"
+    " JOIN plan_revisions ON plan_pointers.revision_id = plan_revisions.id"
+    " WHERE plan_pointers.key "
+)
+_ANSWER_SECONDS: Final = 2.0
+
+Digests = Mapping[str, Mapping[str, str]]
+
+
+class Watcher(Protocol):
+    """Tells what keys point to now."""
+
+    async def digests(self, keys: Sequence[str]) -> Digests:
+        """Digest of what each of these keys points to, by evidence.
+
+        Raises:
+            StoreUnavailable: the database gives no answer.
+        """
+
+    async def close(self) -> None:
+        """Let go of the database; it can be asked again."""
+
+
+def watch(url: str) -> Watcher:
+    """What asks a database that is there; it connects when it is first asked."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _File(str(parsed.database))
+    server = parsed.set(drivername="postgresql")
+    return _Server(
+        server.render_as_string(hide_password=False),
+        server.render_as_string(hide_password=True),
+    )
+
+
+class _File:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    async def digests(self, keys: Sequence[str]) -> Digests:
+        marks = ", ".join("?" * len(keys))
+        try:
+            if self._connection is None:
+                # It must not wait: whoever is locked out asks again a moment later.
+                self._connection = sqlite3.connect(
+                    self._path, timeout=0, isolation_level=None, check_same_thread=False
+                )
+            rows = self._connection.execute(f"{_QUERY} IN ({marks})", keys).fetchall()
+        except sqlite3.Error as error:
+            await self.close()
+            raise StoreUnavailable(self._path, "unreachable", str(error)) from error
+        return _grouped(rows)
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class _Server:
+    def __init__(self, address: str, location: str) -> None:
+        self._address = address
+        self._location = location
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+
+    async def digests(self, keys: Sequence[str]) -> Digests:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return _grouped(await self._rows(list(keys)))
+        except (psycopg.Error, TimeoutError) as error:
+            await self.close()
+            raise StoreUnavailable(
+                self._location, "unreachable", str(error) or "no answer"
+            ) from error
+
+    async def _rows(self, keys: list[str]) -> list[Any]:
+        if self._connection is None:
+            self._connection = await psycopg.AsyncConnection.connect(
+                self._address, autocommit=True
+            )
+        cursor = await self._connection.execute(f"{_QUERY} = ANY(%s)", [keys])
+        return await cursor.fetchall()
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await connection.close()
+
+
+def _grouped(rows: Iterable[tuple[str, str, str]]) -> Digests:
+    found: dict[str, dict[str, str]] = {}
+    for key, evidence, digest in rows:
+        found.setdefault(key, {})[evidence] = digest
+    return found
