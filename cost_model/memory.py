@@ -104,7 +104,9 @@ def _first_touch(
     total.private_bytes += near
     total.cache_bytes += held - near
     total.dram_bytes += sector - held
-    if not access.is_write:
+    # All threads wait for one sector at once: that is the latency of the first read,
+    # which every launch pays.
+    if not access.is_write and sector > device.sector_bytes:
         total.dram_read_bytes += sector - held
         total.cache_read_bytes += held - near
 

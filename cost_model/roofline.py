@@ -42,8 +42,15 @@ that holds for all of them leaves both out."""
 
 @dataclass(slots=True)
 class _Terms:
-    """Seconds of one part of a launch, or of all of it."""
+    """Seconds of one part of a launch, or of all of it.
 
+    Attributes:
+        overlap: share of moving bytes that hides behind waiting for them, or the other
+            way round. Not all of it: a kernel that waits still loses what more bytes
+            take, or a byte saved would be worth nothing in a small kernel.
+    """
+
+    overlap: float = 1.0
     dram: float = 0.0
     cache: float = 0.0
     private: float = 0.0
@@ -52,11 +59,14 @@ class _Terms:
 
     @property
     def memory(self) -> float:
-        return max(self.dram + self.cache + self.private, self.in_flight)
+        moving = self.dram + self.cache + self.private
+        hidden = self.overlap * min(moving, self.in_flight)
+        return moving + self.in_flight - hidden
 
     def visible(self, overlap: float) -> float:
         """Memory and compute time without what hides behind the other."""
-        return self.memory + self.compute - overlap * min(self.memory, self.compute)
+        memory = self.memory
+        return memory + self.compute - overlap * min(memory, self.compute)
 
     def add(self, other: _Terms) -> None:
         """What runs afterwards; for parts that wait for no bytes in flight."""
@@ -276,7 +286,7 @@ def _kernel_terms(
     capacity = fit.blocks * device.multiprocessors
     rest = blocks % capacity
     whole = blocks - rest
-    terms = _Terms()
+    terms = _Terms(overlap=device.overlap)
     for part, running in ((whole, capacity), (rest, rest)):
         if part:
             _add_part(terms, work, device, moved, (part / blocks, running, seconds))

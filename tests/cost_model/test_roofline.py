@@ -190,8 +190,13 @@ def test_re_reads_of_a_large_tensor_pay_the_last_level_cache() -> None:
     once = predict(replace(FULL, accesses=(read(512 * MIB),)), device)
     again = replace(read(512 * MIB), requested_bytes=1024 * MIB)
     twice = predict(replace(FULL, accesses=(again,)), device)
+    assert twice.l2_seconds - once.l2_seconds == pytest.approx(
+        512 * MIB / device.l2_bytes_per_second
+    )
+    waited = twice.in_flight_seconds - once.in_flight_seconds
     extra = twice.memory_seconds - once.memory_seconds
-    assert extra == pytest.approx(512 * MIB / device.l2_bytes_per_second)
+    visible = (1 - device.overlap) * waited
+    assert extra == pytest.approx(512 * MIB / device.l2_bytes_per_second + visible)
     assert twice.dram_bytes == once.dram_bytes
 
 
@@ -269,7 +274,32 @@ def test_few_blocks_cannot_draw_the_bandwidth() -> None:
     work = replace(copy(1 << 28), blocks=1, bytes_in_flight_per_thread=4096)
     estimate = predict(work, device)
     port = (1 << 28) / device.multiprocessor_bytes_per_second
-    assert estimate.memory_seconds == pytest.approx(port)
+    assert estimate.dram_seconds + estimate.l2_seconds == pytest.approx(port)
+    visible = (1 - device.overlap) * estimate.in_flight_seconds
+    assert estimate.memory_seconds == pytest.approx(port + visible)
+
+
+def test_a_byte_saved_is_worth_something_where_a_kernel_waits() -> None:
+    """A small kernel waits for its first bytes; moving fewer is still cheaper."""
+    device = gpu()
+    work = replace(copy(1 << 15), blocks=8, block_threads=128)
+    more = replace(work, accesses=(*work.accesses, read(1 << 14)))
+    wide = replace(more, bytes_in_flight_per_thread=8)
+    few = predict(replace(work, bytes_in_flight_per_thread=4), device)
+    many = predict(wide, device)
+    assert few.in_flight_seconds > few.dram_seconds + few.l2_seconds
+    assert many.in_flight_seconds == pytest.approx(few.in_flight_seconds)
+    assert many.seconds > few.seconds
+
+
+def test_one_sector_is_waited_for_with_the_first_read() -> None:
+    """A scalar that all threads read at once makes no kernel wait twice."""
+    device = gpu()
+    work = replace(copy(1 << 15), blocks=8, block_threads=128)
+    more = replace(work, accesses=(*work.accesses, read(4)))
+    alone, scaled = predict(work, device), predict(more, device)
+    assert scaled.in_flight_seconds == alone.in_flight_seconds
+    assert scaled.latency_seconds == alone.latency_seconds
 
 
 def test_the_busiest_pipe_decides_on_a_gpu() -> None:

@@ -15,7 +15,8 @@ from tuner.fusion.legality import Limits, Profile, Refusal, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
-from tuner.fusion.trim import NOISE
+from tuner.fusion.repair import repaired
+from tuner.fusion.trim import EQUAL
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.units import whole_composites
 from tuner.fusion.view import View
@@ -101,32 +102,52 @@ def cheapest(
     pins: Pins,
     moved_bytes: Callable[[Candidate], int],
 ) -> list[Priced]:
-    """What was chosen, or a cheaper strategy that keeps the user's pins.
+    """What was chosen, or a better strategy that keeps the user's pins.
 
-    One that is cheaper by no more than noise, and moves more bytes, is not cheaper.
+    Better is cheaper; where costs are equal but for the solver's tolerance, fewer
+    bytes, then fewer kernels.
     """
 
-    def seconds(kernels: Sequence[Priced]) -> float:
-        return math.fsum(kernel.seconds for kernel in kernels)
-
-    def moved(kernels: Sequence[Priced]) -> int:
-        return sum(moved_bytes(kernel.candidate) for kernel in kernels)
+    def rank(kernels: Sequence[Priced]) -> tuple[int, int]:
+        return sum(moved_bytes(k.candidate) for k in kernels), len(kernels)
 
     best = chosen
     for kernels in others.values():
-        least = seconds(best)
-        if seconds(kernels) * (1 + NOISE) >= least and moved(kernels) >= moved(best):
+        least, seconds = (
+            math.fsum(kernel.seconds for kernel in each) for each in (best, kernels)
+        )
+        if not pins.keep([(k.candidate.mask, k.candidate.outputs) for k in kernels]):
             continue
-        if seconds(kernels) < least and _keeps(pins, kernels):
+        is_equal = abs(seconds - least) <= EQUAL * least
+        if rank(kernels) < rank(best) if is_equal else seconds < least:
             best = kernels
     return best
 
 
-def _keeps(pins: Pins, kernels: Sequence[Priced]) -> bool:
-    candidates = [kernel.candidate for kernel in kernels]
-    return all(pins.allow(c.mask, c.outputs) for c in candidates) and all(
-        any(c.mask & pair == pair for c in candidates) for pair in pins.together
-    )
+def constrained(
+    rules: Rules,
+    columns: Columns,
+    base: Sequence[int],
+    pins: Pins,
+    known: Mapping[str, Sequence[Priced]],
+) -> dict[str, list[Priced]]:
+    """What strategies would choose if they had to keep the user's pins, too.
+
+    A kernel that breaks a pin or a ban is cut into the largest runs of operators that
+    keep them; nodes that must share a kernel get one. A strategy that cannot be made
+    to keep them is left as it is.
+    """
+    found = {}
+    for name, kernels in known.items():
+        found[name] = list(kernels)
+        keys = [(k.candidate.mask, k.candidate.outputs) for k in kernels]
+        if pins.keep(keys):
+            continue
+        grouping = repaired(rules, pins, base, keys)
+        priced = [_column(rules, columns, *key) for key in grouping or ()]
+        if priced and all(math.isfinite(kernel.seconds) for kernel in priced):
+            found[name] = priced
+    return found
 
 
 def unfused(

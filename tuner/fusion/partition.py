@@ -11,16 +11,16 @@ from types import MappingProxyType
 from typing import Final
 
 from tuner.fusion.bans import Restriction
-from tuner.fusion.baselines import cheapest, greedy, unfused_groups
+from tuner.fusion.baselines import cheapest, constrained, greedy, unfused_groups
 from tuner.fusion.candidates import Candidate, Space
-from tuner.fusion.columns import Book, Columns, Price, Weighed
+from tuner.fusion.columns import Book, Columns, Price
 from tuner.fusion.grouping import Grouping
 from tuner.fusion.horizontal import join_side_by_side
 from tuner.fusion.legality import Limits, Profile, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
 from tuner.fusion.pins import Pins
-from tuner.fusion.trim import NOISE, without_unread
+from tuner.fusion.trim import without_unread
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
 from tuner.fusion.zones import Twin, Zone
@@ -151,25 +151,32 @@ class Partitioner:
         space.renew()
         columns = Columns(rules, price, self._book)
         groups = self._known_groups()
-        starts: dict[str, Sequence[Priced]] = {
-            name: columns.of_groups(found) for name, found in groups.items()
-        }
+        singles = groups["unfused"]
+        wishes = Pins(
+            rules,
+            [pin for pin in pins if isinstance(pin, Pin)],
+            [wish.on(rules.view) for wish in pins if not isinstance(wish, Pin)],
+        )
+        starts = constrained(
+            rules,
+            columns,
+            singles,
+            wishes,
+            {name: columns.of_groups(found) for name, found in groups.items()},
+        )
         search = _Search(
             space=space,
             columns=columns,
-            pins=Pins(
-                rules,
-                [pin for pin in pins if isinstance(pin, Pin)],
-                [wish.on(rules.view) for wish in pins if not isinstance(wish, Pin)],
-            ),
+            pins=wishes,
             starts=tuple(starts.values()),
             remaining_seconds=time.remaining_seconds,
         )
-        rivals = self._rivals(columns, groups["unfused"])
-        starts.update(rivals)
+        starts.update(
+            constrained(rules, columns, singles, wishes, self._rivals(columns, singles))
+        )
         chosen, bound = search.run()
-        chosen = _improved(search, _with_fewer_bytes(search, self._book, chosen))
-        chosen = cheapest(chosen, rivals, search.pins, self._book.moved_bytes)
+        chosen = _improved(search, chosen)
+        chosen = cheapest(chosen, starts, wishes, self._book.moved_bytes)
         return Solution(
             partition=_partition(rules, search, chosen, bound, is_cut=time.was_over),
             baselines=MappingProxyType(
@@ -249,24 +256,6 @@ def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
     return chosen
 
 
-def _with_fewer_bytes(
-    search: _Search, book: Book, chosen: list[Priced]
-) -> list[Priced]:
-    """Of partitions of a small graph that cost the same but for noise, fewer bytes.
-
-    Asked again with prices in which all bytes of the best partition together weigh as
-    much as the noise. On larger graphs that would take as long as the proof.
-    """
-    least = math.fsum(kernel.seconds for kernel in chosen)
-    moved = sum(book.moved_bytes(kernel.candidate) for kernel in chosen)
-    if not search.space.exhaustive or not moved or not math.isfinite(least):
-        return chosen
-    found, _ = search.weighed(book, NOISE * least / moved).run()
-    again = [search.columns.price(kernel.candidate) for kernel in found]
-    seconds = math.fsum(kernel.seconds for kernel in again)
-    return again if seconds <= (1 + NOISE) * least else chosen
-
-
 def _or_whole(
     rules: Rules, columns: Columns, pins: Pins, chosen: list[Priced]
 ) -> list[Priced]:
@@ -302,17 +291,6 @@ class _Search:
         self.known: dict[object, tuple[Zone, Piece, Answer]] = {}
         self.seen = 0
         self.complete = True
-
-    def weighed(self, book: Book, seconds_per_byte: float) -> _Search:
-        """The same search with something to pay for every byte moved."""
-        columns = Weighed(book.rules, self.columns, book, seconds_per_byte)
-        return _Search(
-            space=self.space,
-            columns=columns,
-            pins=self.pins,
-            starts=[[columns.price(k.candidate) for k in s] for s in self.starts],
-            remaining_seconds=self.solver.remaining_seconds,
-        )
 
     def run(self) -> tuple[list[Priced], float]:
         """Chosen kernels, in no order, and a bound on every choice."""

@@ -28,6 +28,8 @@ RINGS: Final = 2
 TIE: Final = 1e-7
 """Share of that by which all kernels together are made dearer, so that of equally
 cheap partitions the one with fewer kernels is taken."""
+LEAST_TIE: Final = 2.0**-10
+"""Share of a tie that every kernel has; the rest goes by bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,11 +264,23 @@ class _Problem:
         self._index()
         least = self._cheapest_cover()
         self.factor = SCALE / least if least > 0 else 1.0
-        self.tie = SCALE * TIE / max(1, self.inside.bit_count())
+        self.ties = self._ties([column.candidate for column in columns])
         self.stored: list[int] = []
         self.rows: list[Row] = []
         self.is_ready = False
         self.ordered = 0
+
+    def _ties(self, kernels: Sequence[Candidate]) -> list[float]:
+        """What decides between equal costs: fewer bytes, then fewer kernels.
+
+        A kernel has a small tie of its own, and a larger one by the bytes that it reads
+        of other kernels and writes; none has more than its share of `SCALE * TIE`.
+        """
+        each = SCALE * TIE / max(1, self.inside.bit_count())
+        sizes = self.view.bytes
+        moved = [sum(sizes[j] for j in bits(k.needs | k.outputs)) for k in kernels]
+        most = max(moved, default=0) or 1
+        return [each * (LEAST_TIE + (1 - LEAST_TIE) * n / most) for n in moved]
 
     def _index(self) -> None:
         for k, column in enumerate(self.columns):
@@ -324,7 +338,10 @@ class _Problem:
         if not self.is_ready:
             self.is_ready = True
             self.rows += [*self._cover_rows(), *self._flow_rows()]
-        costs = [c.seconds * self.factor + self.tie for c in self.columns]
+        costs = [
+            column.seconds * self.factor + tie
+            for column, tie in zip(self.columns, self.ties, strict=True)
+        ]
         return minimise(
             costs + [0.0] * (len(self.stored) + self.ordered),
             self.rows,

@@ -55,6 +55,12 @@ class Pins:
             return False
         return all(ban.allows(mask, outputs) for ban in self._bans)
 
+    def keep(self, kernels: Sequence[tuple[int, int]]) -> bool:
+        """Whether kernels, each with what it writes, are as the user wishes."""
+        return all(self.allow(*kernel) for kernel in kernels) and all(
+            any(mask & pair == pair for mask, _ in kernels) for pair in self.together
+        )
+
     def touch(self, mask: int) -> bool:
         """Whether some pin or ban speaks about these nodes."""
         if any(mask & pair for pair in (*self.together, *self.apart)):

@@ -12,8 +12,10 @@ from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
 from tuner.fusion.view import bits
 
-NOISE: Final = 1e-3
-"""Costs this close, relatively, are equal on any machine."""
+EQUAL: Final = 1e-6
+"""Costs this close, relatively, are equal: the solver proves no more. Of partitions
+that cost the same, the one with fewer bytes is taken, then the one with fewer
+kernels, then the one that was found first, whatever the size of the graph."""
 
 
 def without_unread(
@@ -28,8 +30,8 @@ def without_unread(
     From the last kernel to the first: a tensor stays if the graph delivers it or a
     later kernel reads it, and no earlier kernel writes it too. A kernel that has
     nothing left to write goes, and so do nodes that nothing depends on any more. A
-    kernel that a pin speaks about stays as it is, and so does one that would be dearer
-    by more than noise: a price that falls with a tensor that nobody reads is noise.
+    kernel that a pin speaks about stays as it is, and so does one that would be dearer:
+    no step makes a partition worse than the one that was proved.
     """
     needs = [kernel.candidate.needs for kernel in chosen]
     order, stuck = runnable_order(needs, [k.candidate.outputs for k in chosen])
@@ -65,4 +67,4 @@ def _trimmed(
         return kernel
     needs = view.needs(mask)
     other = price(Candidate(mask=mask, outputs=outputs, needs=needs, family=family))
-    return other if other.seconds <= (1 + NOISE) * kernel.seconds else kernel
+    return other if other.seconds <= (1 + EQUAL) * kernel.seconds else kernel

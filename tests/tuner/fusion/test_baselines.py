@@ -326,19 +326,19 @@ def test_without_time_the_best_strategy_that_keeps_the_pins_is_taken() -> None:
     graph = b.graph(y)
     pins = (Pin(fuse=False, nodes=("n0", "n1")),)
     solution = solve(graph, bytes_price(graph), pins=pins)
-    assert solution.baselines["xla"].kernels == 1
+    assert solution.baselines["xla"].kernels == 2
     assert len(solution.partition.choices) == 2
 
 
-def test_of_costs_that_differ_by_noise_fewer_bytes_win(patterns_dir: Path) -> None:
-    """A hundred-thousandth is no reason to move a tensor twice; a tenth is."""
+def test_of_costs_that_are_equal_fewer_bytes_win(patterns_dir: Path) -> None:
+    """Less than the solver proves is no reason to move a tensor twice; more is."""
     graph = written(patterns_dir, "scalar_bait")
 
     def price(share: float) -> Callable[[Region, Family], float]:
         bait = {"scale_x", "scale_y"}
         return lambda region, _: 1e-6 * (1 - share * bait.issubset(region.nodes))
 
-    for share, together in ((1e-5, False), (0.1, True)):
+    for share, together in ((0.0, False), (1e-9, False), (1e-5, True), (0.1, True)):
         choices = solve(graph, price(share)).partition.choices
         groups = [frozenset(choice.region.nodes) for choice in choices]
         assert apart(groups, "scale_x", "scale_y") is not together
