@@ -42,6 +42,22 @@ def read_bytes(path: Path) -> bytes:
         ) from error
 
 
+def model_bytes(path: Path) -> bytes:
+    """The bytes of a model, with those of its tensors that lie in files beside it.
+
+    Raises:
+        BadArgument: the file is not there or cannot be read.
+        InvalidModel: a file beside it cannot be what the model says.
+    """
+    data = read_bytes(path)
+    if str(path) == "-" or b"location" not in data:
+        return data
+
+    from tuner.frontend.external import gather
+
+    return gather(data, path.resolve().parent)
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file whole or not at all.
 
@@ -166,7 +182,7 @@ def read_model(
         rules: files of `--rules`, beside those that the settings name.
     """
     said = sizes(shape)
-    data = read_bytes(path)
+    data = model_bytes(path)
 
     from service.jobs.planning import Planner, Question
     from service.jobs.registered import registered

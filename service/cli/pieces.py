@@ -47,7 +47,7 @@ class Ranged:
 
 def plan(ranged: Ranged, *, time_limit_seconds: float) -> Piecewise:
     """Plan for ranges of sizes, and keep the result for later lookups."""
-    data = inputs.read_bytes(ranged.model)
+    data = inputs.model_bytes(ranged.model)
     options = dict(ranged.given)
     sizes = inputs.sizes(ranged.fixed)
     if sizes:
@@ -144,7 +144,7 @@ def find(
     """
     if str(model) == "-":
         return None
-    data = inputs.read_bytes(model)
+    data = inputs.model_bytes(model)
     question = Question(
         data=data,
         form=inputs.form_of(data),

@@ -315,7 +315,7 @@ def strip(
     """Leave a model's weights out: they become inputs, and the plan stays the same."""
     from tuner.frontend.strip import strip as light
 
-    data = inputs.read_bytes(model)
+    data = inputs.model_bytes(model)
     made = light(data, keep=tuple(keep or ()), anonymous=anonymous)
     inputs.write_bytes(output_path, made)
     done = {"output": str(output_path), "bytes": len(made), "before_bytes": len(data)}

@@ -15,7 +15,7 @@ from onnx import TensorProto, inliner
 
 from tuner.errors import InvalidModel, InvalidOption, ModelTooLarge, UnsupportedModel
 from tuner.frontend.opaque import subgraphs
-from tuner.frontend.protos import DTYPES, array_of, dense_of, proto_of
+from tuner.frontend.protos import DTYPES, array_of, dense_of, is_external, proto_of
 from tuner.ir.graph import Graph
 from tuner.ir.types import Array, TensorType
 
@@ -245,11 +245,13 @@ def constant_tensor(node: onnx.NodeProto) -> TensorProto | None:
     return None
 
 
-def lighten(model: onnx.ModelProto, keep: Collection[str] = ()) -> dict[str, Array]:
+def lighten(
+    model: onnx.ModelProto, keep: Collection[str] = ()
+) -> dict[str, Array | None]:
     """Turn large float initializers and constants into graph inputs, in place.
 
     Returns:
-        The values taken out, by name.
+        The values taken out, by name; None where they lie in another file.
 
     Raises:
         InvalidModel: the data of one of them is damaged.
@@ -275,7 +277,10 @@ def lighten(model: onnx.ModelProto, keep: Collection[str] = ()) -> dict[str, Arr
         kind = TensorType(dtype=DTYPES[tensor.data_type], shape=tuple(tensor.dims))
         entry = listed.get(name) or graph.input.add(name=name)
         entry.type.CopyFrom(proto_of(kind))
-    return {name: array_of(tensor, name) for name, tensor in taken.items()}
+    return {
+        name: None if is_external(tensor) else array_of(tensor, name)
+        for name, tensor in taken.items()
+    }
 
 
 def write_metadata(model: onnx.ModelProto, key: str, value: object) -> None:

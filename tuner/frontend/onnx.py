@@ -69,7 +69,7 @@ def read_onnx(
     graph = check_tensors(verify(graph), limits)
     return Imported(
         graph=graph,
-        values=MappingProxyType(values),
+        values=MappingProxyType({n: v for n, v in values.items() if v is not None}),
         input_ranges=MappingProxyType(dict(metadata.input_ranges)),
         dim_defaults=MappingProxyType(dict(metadata.dim_defaults)),
         gain=metadata.gain,

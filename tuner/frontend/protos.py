@@ -56,6 +56,12 @@ def dtype_of(element: int, where: str) -> DType:
     )
 
 
+def is_external(tensor: TensorProto) -> bool:
+    """Whether the values of a tensor lie in another file."""
+    place = tensor.data_location
+    return place == TensorProto.EXTERNAL or bool(tensor.external_data)
+
+
 def array_of(tensor: TensorProto, where: str) -> Array:
     """The values of a tensor message, as they are stored (bf16 as uint16).
 
@@ -63,11 +69,11 @@ def array_of(tensor: TensorProto, where: str) -> Array:
         InvalidModel: data and dimensions do not fit.
         UnsupportedModel: the data lies in another file, or has a foreign type.
     """
-    if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
+    if is_external(tensor):
         raise UnsupportedModel(
             where,
-            "its data lies in another file",
-            hint="save the model in one file, or leave the weights out: fuseplan strip",
+            "its data lies in another file, and it is no weight",
+            hint="keep that file beside the model, or save all in one file",
         )
     dtype = dtype_of(tensor.data_type, where)
     shape = tuple(tensor.dims)

@@ -62,7 +62,7 @@ def _text() -> onnx.ModelProto:
 
 def _external() -> onnx.ModelProto:
     made = model([node("Add", "x w", "y")], [value("x", [9, 9])], "y")
-    tensor = made.graph.initializer.add(name="w", data_type=F32, dims=[9, 9])
+    tensor = made.graph.initializer.add(name="w", data_type=F32, dims=[9])
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="../../etc/passwd")
     return made
