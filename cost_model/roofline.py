@@ -178,6 +178,39 @@ def lower_bound(
     return floor + max(memory, compute / savings)
 
 
+def least_launch_seconds(
+    device: Device, *, launch_mode: LaunchMode = "stream"
+) -> float:
+    """What `predict` says at least of a generated kernel that moves no bytes."""
+    if device.kind == "ideal":
+        return 0.0
+    launch = device.launch_seconds
+    if launch_mode == "graph":
+        launch = device.graph_launch_seconds
+    return launch + device.dram_latency_seconds + device.block_launch_seconds
+
+
+def least_moving_seconds(nbytes: int, device: Device) -> float:
+    """What one operand of so many distinct bytes adds to that at least.
+
+    Each byte once, from the nearest cache that may hold the operand; what all operands
+    of a kernel together are too much for, other sectors, re-reads and arithmetic only
+    add to it.
+    """
+    if device.kind == "ideal":
+        return IDEAL_SECONDS_PER_BYTE * nbytes
+    held = resident_fraction(nbytes, device.l2_bytes) * nbytes
+    near = 0.0
+    if device.keeps_l1:
+        room = device.l1_bytes * device.multiprocessors
+        near = min(held, resident_fraction(nbytes, room) * nbytes)
+    return (
+        near / device.l1_bytes_per_second
+        + (held - near) / device.l2_bytes_per_second
+        + (nbytes - held) / device.dram_bytes_per_second
+    )
+
+
 def _ideal(work: Work, evidence: Evidence) -> Estimate:
     nbytes = work.read_bytes + work.written_bytes
     seconds = IDEAL_SECONDS_PER_BYTE * nbytes

@@ -26,7 +26,7 @@ from tuner.keys import PlanKey
 from tuner.keys import plan_key as key_of
 from tuner.model import Model, load
 from tuner.plan import CandidateSpace, Family, Options, Partition, Pin, Plan
-from tuner.pricing import Pricer
+from tuner.pricing import Pricer, floor_of
 
 __all__ = ["Model", "Planner", "load", "make_plan", "plan_key", "resolve_target"]
 
@@ -92,6 +92,7 @@ class Planner:
         rules = [r for r in self.options.rules.fusion if holds_on(r, self.device)]
         self.wishes = wishes(self.model.graph, rules, self.model.kinds)
         self.required = [rule.name for rule in rules if rule.action == "require"]
+        self.floor = floor_of(self.device, self.options)
         self.pricer = Pricer(self.model.graph, self.device, self.options)
         self.partitioner = Partitioner(
             self.model.graph,
@@ -140,6 +141,7 @@ class Planner:
                 price,
                 pins=(*self.options.pins, *self.wishes, *restrictions),
                 time_limit_seconds=self.time_limit_seconds,
+                floor=self.floor if price == self.price else None,
             )
         except ConstraintsUnsatisfiable as error:
             if not self.required:

@@ -10,11 +10,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import cast
+from typing import Final, cast
 
 from cost_model.device import Device
 from cost_model.estimate import Estimate, Evidence
-from cost_model.roofline import lower_bound, predict
+from cost_model.roofline import (
+    least_launch_seconds,
+    least_moving_seconds,
+    lower_bound,
+    predict,
+)
 from cost_model.work import Pipe, Work
 from tuner.ir.graph import Graph, Node, Region, extract
 from tuner.kernel.count import work as count_work
@@ -27,6 +32,8 @@ from tuner.plan import GENERATED, Family, Options, Resources, Schedule
 
 LIBRARY_SCHEDULE = Schedule.of()
 """A library call has no knobs of ours."""
+FLOORED: Final = frozenset({Family.POINTWISE, Family.REDUCTION})
+"""Families whose kernels read all of what they read, but for nodes that narrow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +44,28 @@ class Priced:
     estimate: Estimate
     schedule: Schedule
     floor_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """What no price of `Pricer` is below, from what a kernel moves alone."""
+
+    device: Device
+    launch: float
+
+    def launch_seconds(self, family: Family) -> float | None:
+        """What any kernel of a family costs; None if it has to be priced."""
+        return self.launch if family in FLOORED else None
+
+    def moving_seconds(self, nbytes: int) -> float:
+        """What it adds to read or write a tensor of so many bytes."""
+        return least_moving_seconds(nbytes, self.device)
+
+
+def floor_of(device: Device, options: Options) -> Floor:
+    """The floor of the prices on a device."""
+    launch = least_launch_seconds(device, launch_mode=options.launch_mode)
+    return Floor(device=device, launch=launch)
 
 
 class Pricer:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.pieces import Priced
 from tuner.fusion.traffic import traffic
+from tuner.fusion.view import bits
 from tuner.ir.graph import Region
 from tuner.plan import Family
 
 Price = Callable[[Region, Family], float]
 """Seconds of one kernel; infinite where no kernel can run the region."""
+
+
+class Floor(Protocol):
+    """What the price of a kernel cannot be below, from what it moves alone."""
+
+    def launch_seconds(self, family: Family) -> float | None:
+        """What any kernel of a family costs; None if it has to be priced."""
+
+    def moving_seconds(self, nbytes: int) -> float:
+        """What it adds to read or write a tensor of so many bytes."""
 
 
 class Book:
@@ -60,24 +72,62 @@ class Book:
 class Columns:
     """Prices candidates; kernels that are equal but for names are priced once."""
 
-    def __init__(self, rules: Rules, price: Price, book: Book | None = None) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        price: Price,
+        book: Book | None = None,
+        floor: Floor | None = None,
+    ) -> None:
         """Start without prices.
 
         Args:
             rules: which kernels are legal.
             price: seconds of one kernel.
             book: what is known of candidates already; by default nothing.
+            floor: what no price is below; by default nothing is known of that.
         """
         self._rules = rules
         self._price = price
         self._book = book or Book(rules)
         self._found: dict[tuple[int, int], Priced] = {}
         self._prices: dict[int, tuple[float, Family]] = {}
+        self._floor = floor
+        self._moving: dict[int, float] = {}
+        self._families: set[Family] = set()
 
     @property
     def families(self) -> tuple[str, ...]:
-        """Families that were priced, sorted."""
-        return tuple(sorted({p.candidate.family.value for p in self._found.values()}))
+        """Families that prices were asked of, sorted."""
+        return tuple(sorted(family.value for family in self._families))
+
+    def at_least(self, candidate: Candidate) -> tuple[float, bool]:
+        """Seconds that a candidate costs at least, and whether it costs just that."""
+        found = self._found.get((candidate.mask, candidate.outputs))
+        launch = None
+        if found is None and self._floor is not None:
+            launch = self._floor.launch_seconds(candidate.family)
+        if launch is None:
+            return self.price(candidate).seconds, True
+        self._families.add(candidate.family)
+        return launch + self._moving_seconds(candidate), False
+
+    def _moving_seconds(self, candidate: Candidate) -> float:
+        """What reading and writing takes at least; reads of a part count as none."""
+        view = self._rules.view
+        sizes = [view.bytes[j] for j in bits(candidate.outputs)]
+        if not candidate.mask & view.narrowing:
+            sizes += [view.bytes[j] for j in bits(candidate.needs)]
+            given = {name for i in bits(candidate.mask) for name in view.given[i]}
+            sizes += [view.given_bytes[name] for name in sorted(given)]
+        return math.fsum(map(self._tensor_seconds, sizes))
+
+    def _tensor_seconds(self, nbytes: int) -> float:
+        found = self._moving.get(nbytes)
+        if found is None:
+            assert self._floor is not None
+            found = self._moving[nbytes] = self._floor.moving_seconds(nbytes)
+        return found
 
     def price(self, candidate: Candidate) -> Priced:
         """A candidate with its price, in the cheaper family that can run it."""
@@ -88,6 +138,7 @@ class Columns:
             if kind not in self._prices:
                 self._prices[kind] = self._cheapest(candidate, region)
             seconds, family = self._prices[kind]
+            self._families.add(family)
             self._found[key] = Priced(
                 candidate=replace(candidate, family=family),
                 region=region,
@@ -131,6 +182,10 @@ class Weighed(Columns):
         super().__init__(rules, lambda *_: math.inf, book)
         self._columns = columns
         self._seconds_per_byte = seconds_per_byte
+
+    def at_least(self, candidate: Candidate) -> tuple[float, bool]:
+        """The price; without it there is no weight."""
+        return self.price(candidate).seconds, True
 
     def price(self, candidate: Candidate) -> Priced:
         """A candidate with its price and the weight of its bytes."""

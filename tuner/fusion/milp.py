@@ -6,6 +6,10 @@ reduced cost is `r` costs at least the relaxation and `r`. So the columns of sma
 reduced cost are solved first, and others are added until none that is left out can be
 part of a cheaper point.
 
+A cost may be known only from below. Such a column is asked for its cost when the
+relaxation uses it or when its reduced cost is small; what a cost grows by, its reduced
+cost grows by, so the argument above holds for columns that are never asked.
+
 Source: H. Crowder, E. L. Johnson, M. Padberg, "Solving large-scale zero-one linear
 programming problems", Operations Research 31(5), 1983, for fixing by reduced costs; J.
 J. Forrest (1989) in R. E. Bixby and others, "Very large-scale linear programming: a
@@ -14,7 +18,7 @@ case study", Operations Research 40(5), 1992, for sifting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,6 +51,9 @@ _OPTIONS: Final[tuple[tuple[str, bool | int | float], ...]] = (
 Numbers = NDArray[np.float64]
 Places = NDArray[np.int32]
 Marks = NDArray[np.bool_]
+Settle = Callable[[Sequence[int]], Sequence[float] | None]
+"""What columns cost, none less than it was said to cost at least; infinite if they
+cannot be chosen. None if time is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +146,58 @@ class _Solved:
     is_impossible: bool
 
 
+class _Costs:
+    """Costs of columns, some of them known only from below.
+
+    Attributes:
+        values: per column; infinite if it cannot be chosen.
+        vague: columns that may cost more than that.
+        is_over: whether time ended before a column could be asked.
+    """
+
+    def __init__(
+        self, costs: Sequence[float] | Numbers, vague: Sequence[int], settle: Settle
+    ) -> None:
+        self.values = np.array(costs, dtype=np.float64)
+        self.vague = np.zeros(len(self.values), dtype=np.bool_)
+        self.vague[list(vague)] = True
+        self._settle = settle
+        self.is_over = False
+
+    @property
+    def possible(self) -> Marks:
+        """Columns that can be chosen."""
+        return np.isfinite(self.values)
+
+    def settle(self, among: Marks) -> Numbers | None:
+        """Ask the vague ones among these; by how much each column became dearer.
+
+        None if there was nothing to ask, or no time.
+        """
+        asked = np.flatnonzero(self.vague & among)
+        found = self._settle(asked.tolist()) if len(asked) else None
+        self.is_over = self.is_over or (len(asked) > 0 and found is None)
+        if found is None:
+            return None
+        more = np.zeros(len(self.values))
+        more[asked] = np.maximum(0.0, np.asarray(found) - self.values[asked])
+        self.values[asked] += more[asked]
+        self.vague[asked] = False
+        return more
+
+
+def _nothing_vague(_: Sequence[int]) -> None:
+    return None
+
+
 def minimise(
     costs: Sequence[float] | Numbers,
     rows: Rows | Sequence[Row],
     *,
     binaries: int,
     time_limit_seconds: float,
+    vague: Sequence[int] = (),
+    settle: Settle = _nothing_vague,
 ) -> Optimum:
     """Least cost over 0/1 columns.
 
@@ -154,49 +207,81 @@ def minimise(
         rows: what a point must keep.
         binaries: how many columns, from the first on, are whole.
         time_limit_seconds: when to stop with the best point so far.
+        vague: columns that may cost more than `costs` says.
+        settle: says what they cost.
     """
     matrix = rows if isinstance(rows, Rows) else Rows.of(rows)
-    prices = np.asarray(costs, dtype=np.float64)
-    whole = np.arange(len(prices)) < binaries
-    everything = np.ones(len(prices), dtype=np.bool_)
-    relaxed = _run(prices, matrix, everything, None, time_limit_seconds)
+    prices = _Costs(costs, vague, settle)
+    whole = np.arange(len(prices.values)) < binaries
+    relaxed, left = _relaxed(prices, matrix, time_limit_seconds)
     if relaxed.is_impossible:
         return NOTHING
     if not relaxed.has_point:
         return Optimum(chosen=(), bound=0.0)
+    if prices.is_over:
+        return Optimum(chosen=(), bound=relaxed.cost)
     parts = np.minimum(np.abs(relaxed.values), np.abs(1 - relaxed.values))
     if not np.any(parts[whole] > WHOLE):
         return Optimum(chosen=_ones(relaxed.values, binaries), bound=relaxed.cost)
-    left = time_limit_seconds - relaxed.seconds
     return _sifted(prices, matrix, whole, relaxed, left)
 
 
+def _relaxed(prices: _Costs, rows: Rows, left: float) -> tuple[_Solved, float]:
+    """The relaxation, in which every column that is used costs what it is said to.
+
+    What became dearer is still feasible, so each solve goes on where the last ended.
+    """
+    everything = np.ones(len(prices.values), dtype=np.bool_)
+    matrix = rows.within(everything)
+    if matrix is None:
+        return _impossible(len(everything)), left
+    solver = _solver(prices.values, matrix, None)
+    used = 0.0
+    while True:
+        solver.setOptionValue("time_limit", used + max(LEAST_SECONDS, left))
+        solver.run()
+        found = _read(solver, everything, is_relaxed=True)
+        left, used = left - (found.seconds - used), found.seconds
+        more = prices.settle(found.values > WHOLE) if found.has_point else None
+        if more is None:
+            return found, left
+        for k in np.flatnonzero(more).tolist():
+            if np.isinf(prices.values[k]):
+                solver.changeColBounds(k, 0.0, 0.0)
+            else:
+                solver.changeColCost(k, prices.values[k])
+
+
 def _sifted(
-    prices: Numbers, rows: Rows, whole: Marks, relaxed: _Solved, left: float
+    prices: _Costs, rows: Rows, whole: Marks, relaxed: _Solved, left: float
 ) -> Optimum:
     """Solve with the columns that may be part of the best point.
 
     A point with any of the others costs `beyond` or more.
     """
-    least = relaxed.cost
+    least, reduced = relaxed.cost, relaxed.reduced
     slack = max(FEASIBILITY, FIRST_SHARE * least)
     best = Optimum(chosen=(), bound=least)
     while True:
-        kept = ~whole | (relaxed.reduced <= slack)
-        beyond = np.inf if kept.all() else least + slack
-        found = _run(prices, rows, kept, whole, left)
+        more = prices.settle(reduced <= slack)
+        if prices.is_over:
+            return best
+        reduced = reduced if more is None else reduced + more
+        kept = (~whole | (reduced <= slack)) & prices.possible
+        is_all = not np.any(prices.possible & ~kept)
+        beyond = np.inf if is_all else least + slack
+        found = _run(prices.values, rows, kept, whole, left)
         left -= found.seconds
         if found.is_impossible:
-            if kept.all():
+            if is_all:
                 return NOTHING
             slack *= WIDER
             continue
         bound = max(least, min(found.bound, beyond))
+        chosen = best.chosen
         if found.has_point:
             chosen = _ones(found.values, int(whole.sum()))
-            best = Optimum(chosen=chosen, bound=bound)
-        else:
-            best = Optimum(chosen=best.chosen, bound=bound)
+        best = Optimum(chosen=chosen, bound=bound)
         if left <= 0 or not found.has_point or found.cost <= beyond:
             return best
         slack = (found.cost - least) * (1 + WHOLE)
@@ -207,32 +292,40 @@ def _ones(values: Numbers, binaries: int) -> tuple[int, ...]:
 
 
 def _run(
-    prices: Numbers, rows: Rows, kept: Marks, whole: Marks | None, seconds: float
+    prices: Numbers, rows: Rows, kept: Marks, whole: Marks, seconds: float
 ) -> _Solved:
-    """One call of HiGHS; `whole` says which columns are, None relaxes all."""
+    """Solve with some columns, of which `whole` says which are."""
     matrix = rows.within(kept)
-    nothing = np.zeros(len(prices))
     if matrix is None:
-        return _Solved(
-            values=nothing,
-            reduced=nothing,
-            cost=np.inf,
-            bound=np.inf,
-            seconds=0.0,
-            has_point=False,
-            is_impossible=True,
-        )
+        return _impossible(len(prices))
+    solver = _solver(prices[kept], matrix, whole[kept])
+    solver.setOptionValue("time_limit", max(LEAST_SECONDS, seconds))
+    solver.run()
+    return _read(solver, kept, is_relaxed=False)
+
+
+def _impossible(count: int) -> _Solved:
+    nothing = np.zeros(count)
+    return _Solved(
+        values=nothing,
+        reduced=nothing,
+        cost=np.inf,
+        bound=np.inf,
+        seconds=0.0,
+        has_point=False,
+        is_impossible=True,
+    )
+
+
+def _solver(prices: Numbers, rows: Rows, whole: Marks | None) -> Any:
+    """HiGHS with a problem; `whole` says which columns are, None relaxes all."""
     solver = _Highs()  # the wrapper `highspy.Highs` prints a banner when it is made
     for name, value in _OPTIONS:
         solver.setOptionValue(name, value)
     if whole is None:  # a second pass over so few rows takes longer than solving them
         solver.setOptionValue("presolve", "off")
-    solver.setOptionValue("time_limit", max(LEAST_SECONDS, seconds))
-    solver.passModel(
-        _model(prices[kept], matrix, None if whole is None else whole[kept])
-    )
-    solver.run()
-    return _read(solver, kept, is_relaxed=whole is None)
+    solver.passModel(_model(prices, rows, whole))
+    return solver
 
 
 def _read(solver: Any, kept: Marks, *, is_relaxed: bool) -> _Solved:

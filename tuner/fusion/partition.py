@@ -13,7 +13,7 @@ from typing import Final
 from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import cheapest, constrained, greedy, unfused_groups
 from tuner.fusion.candidates import Candidate, Space
-from tuner.fusion.columns import Book, Columns, Price
+from tuner.fusion.columns import Book, Columns, Floor, Price
 from tuner.fusion.grouping import Grouping
 from tuner.fusion.horizontal import join_side_by_side
 from tuner.fusion.legality import Limits, Profile, Rules
@@ -134,6 +134,7 @@ class Partitioner:
         *,
         pins: Sequence[Pin | Restriction] = (),
         time_limit_seconds: float = 20.0,
+        floor: Floor | None = None,
     ) -> Solution:
         """Find the cheapest legal partition.
 
@@ -142,6 +143,8 @@ class Partitioner:
             pins: pairs of nodes that must or must never share a kernel, and what else
                 forbids kernels.
             time_limit_seconds: when to stop with the best so far.
+            floor: what no price is below, from what a kernel moves alone; without it
+                every candidate is priced.
 
         Raises:
             ConstraintsUnsatisfiable: the pins leave no legal partition.
@@ -149,7 +152,7 @@ class Partitioner:
         time = self._time = _Time(self._clock, time_limit_seconds)
         rules, space = self._book.rules, self._space
         space.renew()
-        columns = Columns(rules, price, self._book)
+        columns = Columns(rules, price, self._book, floor)
         groups = self._known_groups()
         singles = groups["unfused"]
         wishes = Pins(
@@ -251,9 +254,7 @@ def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
         pins=pins,
         out_of_time=lambda: remaining() <= 0,
     )
-    if remaining() > 0:
-        chosen = _or_whole(rules, columns, pins, chosen)
-    return chosen
+    return _or_whole(rules, columns, pins, chosen)  # one price, time or not
 
 
 def _or_whole(
@@ -287,7 +288,7 @@ class _Search:
         self.columns = columns
         self.pins = pins
         self.starts = starts
-        self.solver = PieceSolver(space.view, pins, starts, remaining_seconds)
+        self.solver = PieceSolver(space.view, pins, columns, starts, remaining_seconds)
         self.known: dict[object, tuple[Zone, Piece, Answer]] = {}
         self.seen = 0
         self.complete = True
@@ -322,32 +323,27 @@ class _Search:
             if not touched:  # what a pin brings about is no answer for equal zones
                 self.known[zone.form] = known
         source, piece, answer = known
-        self.seen += len(piece.columns)
-        chosen = [piece.columns[k] for k in answer.chosen]
+        self.seen += len(piece.kernels)
+        chosen = list(answer.chosen)
         if source is not zone:
             chosen = [self._twin(Twin(source=source, target=zone), c) for c in chosen]
         return chosen, answer.bound_seconds
 
     def _piece(self, zones: Sequence[Zone]) -> Piece:
-        """The candidates of some zones with their prices, and the known kernels."""
-        inside, found, complete = 0, {}, True
+        """The candidates of some zones, and the known kernels."""
+        inside, complete = 0, True
+        found: dict[tuple[int, int], Candidate] = {}
         for zone in zones:
             inside |= self.space.units.nodes(zone.units)
             candidates = self.space.candidates(zone)
             complete = complete and candidates.complete
-            for candidate in candidates.kernels:
-                if self.solver.remaining_seconds() <= 0:
-                    complete = False
-                    break
-                priced = self.columns.price(candidate)
-                found[candidate.mask, candidate.outputs] = priced
+            found.update({(c.mask, c.outputs): c for c in candidates.kernels})
         for priced in self.solver.known(inside):
             key = priced.candidate.mask, priced.candidate.outputs
-            found.setdefault(key, priced)
+            found.setdefault(key, priced.candidate)
         complete = complete and not self.space.is_cut_short
         self.complete = self.complete and complete
-        finite = tuple(p for p in found.values() if math.isfinite(p.seconds))
-        return Piece(inside=inside, columns=finite, complete=complete)
+        return Piece(inside=inside, kernels=tuple(found.values()), complete=complete)
 
     def _twin(self, twin: Twin, priced: Priced) -> Priced:
         mask = twin.nodes(priced.candidate.mask)
@@ -363,9 +359,8 @@ class _Search:
 
     def _solve_joined(self, zones: Sequence[Zone]) -> tuple[list[Priced], float]:
         """Zones whose kernels wait for each other, as one problem."""
-        piece = self._piece(zones)
-        answer = self.solver.solve(piece)
-        return [piece.columns[k] for k in answer.chosen], answer.bound_seconds
+        answer = self.solver.solve(self._piece(zones))
+        return list(answer.chosen), answer.bound_seconds
 
 
 def _partition(

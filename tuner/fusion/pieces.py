@@ -6,10 +6,11 @@ another is in memory in every partition, so each piece is a problem of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 from tuner.errors import InternalError
 from tuner.fusion.candidates import Candidate
@@ -23,6 +24,7 @@ SCALE: Final = 1e6
 """Costs are scaled so that the kernels of a piece cost about this much together."""
 LARGE_PIECE: Final = 256
 """Nodes of a piece above which one known partition is enough."""
+ROUNDING: Final = 1e-9
 RINGS: Final = 2
 """Rings of kernels that are cut off one by one."""
 TIE: Final = 1e-7
@@ -41,24 +43,42 @@ class Priced:
     seconds: float
 
 
+class Market(Protocol):
+    """Says what kernels cost; what one costs at least takes less time to say."""
+
+    def at_least(self, candidate: Candidate) -> tuple[float, bool]:
+        """Seconds that a kernel costs at least, and whether it costs just that."""
+
+    def price(self, candidate: Candidate) -> Priced:
+        """A kernel with its cost; infinite if nothing of ours can run it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A part of the graph with the kernels to choose from.
 
     Attributes:
         inside: its nodes.
-        columns: kernels to choose from; they cover every node.
+        kernels: what to choose from; they cover every node.
         complete: whether these are all the kernels that the bound must speak about.
     """
 
     inside: int
-    columns: tuple[Priced, ...]
+    kernels: tuple[Candidate, ...]
     complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Chosen columns of a piece, by position, and what no choice can beat."""
+    """Chosen kernels of a piece, and what no choice can beat."""
+
+    chosen: tuple[Priced, ...]
+    bound_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """Chosen columns of a problem, by position, and what no choice can beat."""
 
     chosen: tuple[int, ...]
     bound_seconds: float
@@ -69,6 +89,19 @@ def order_of(chosen: Sequence[Priced]) -> tuple[list[int], list[int]]:
     needs = [c.candidate.needs for c in chosen]
     makes = [c.candidate.outputs for c in chosen]
     return runnable_order(needs, makes)
+
+
+class _RefutedError(Exception):
+    """A kernel costs less than it was said to cost at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A kernel, the seconds that it costs at least, and whether it costs just that."""
+
+    kernel: Candidate
+    seconds: float
+    is_exact: bool
 
 
 class _Start:
@@ -94,6 +127,7 @@ class PieceSolver:
         self,
         view: View,
         pins: Pins,
+        market: Market,
         starts: Sequence[Sequence[Priced]],
         remaining_seconds: Callable[[], float],
     ) -> None:
@@ -102,12 +136,14 @@ class PieceSolver:
         Args:
             view: the graph.
             pins: what the user wishes.
+            market: what kernels cost.
             starts: known partitions; an answer is never dearer than one of them that
                 keeps the pins.
             remaining_seconds: how long the solver may go on.
         """
         self.view = view
         self.pins = pins
+        self.market = market
         self.starts = tuple(_Start(start) for start in starts)
         self._kept_anyway = {key for start in starts for key in _keys(start)}
         self.remaining_seconds = remaining_seconds
@@ -130,65 +166,86 @@ class PieceSolver:
         Raises:
             ConstraintsUnsatisfiable: no choice keeps the pins.
         """
-        allowed = [
-            k
-            for k, c in enumerate(piece.columns)
-            if self.pins.allow(c.candidate.mask, c.candidate.outputs)
-        ]
-        if not self.pins.demand(piece.inside):
-            allowed = self._undominated(piece.columns, allowed)
-        problem = _Problem(self.view, [piece.columns[k] for k in allowed], piece.inside)
-        answer = self._solve(problem)
+        try:
+            problem, found = self._solved(piece, self._offers(piece))
+        except _RefutedError:
+            for kernel in piece.kernels:
+                self.market.price(kernel)
+            problem, found = self._solved(piece, self._offers(piece))
         return Answer(
-            chosen=tuple(allowed[k] for k in answer.chosen),
-            bound_seconds=answer.bound_seconds if piece.complete else 0.0,
+            chosen=tuple(self.market.price(problem.kernels[k]) for k in found.chosen),
+            bound_seconds=found.bound_seconds if piece.complete else 0.0,
         )
 
-    def _undominated(
-        self, columns: Sequence[Priced], among: Sequence[int]
-    ) -> list[int]:
-        """Allowed columns without those that another can always stand in for.
+    def _solved(
+        self, piece: Piece, offers: Sequence[_Offer]
+    ) -> tuple[_Problem, _Found]:
+        problem = _Problem(self.view, offers, piece.inside, self._settled)
+        return problem, self._solve(problem)
+
+    def _offers(self, piece: Piece) -> list[_Offer]:
+        """Allowed kernels that can be run and are not dominated."""
+        offers = []
+        for kernel in piece.kernels:
+            if self.pins.allow(kernel.mask, kernel.outputs):
+                seconds, is_exact = self.market.at_least(kernel)
+                if math.isfinite(seconds):
+                    offers.append(_Offer(kernel, seconds, is_exact))
+        if self.pins.demand(piece.inside):
+            return offers
+        return self._undominated(offers)
+
+    def _settled(self, kernels: Sequence[Candidate]) -> list[float] | None:
+        """What kernels cost; None if time is over."""
+        found = []
+        for kernel in kernels:
+            if self.remaining_seconds() <= 0:
+                return None
+            found.append(self.market.price(kernel).seconds)
+        return found
+
+    def _undominated(self, offers: Sequence[_Offer]) -> list[_Offer]:
+        """Kernels without those that another can always stand in for.
 
         Kernel D can stand in for kernel C when D writes all that C writes, reads no
         tensor of another kernel that C does not read, and costs no more: in any
         partition with C, take D instead. All that was read is still written, nothing
         waits for more than before, and every node that counts is still computed, since
-        it is needed for what is written. Known partitions keep their columns.
+        it is needed for what is written. Known partitions keep their kernels. What D
+        costs must be known; of C it is enough what it costs at least.
         """
         order = sorted(
-            among,
-            key=lambda k: (columns[k].seconds, columns[k].candidate.mask.bit_count()),
+            range(len(offers)),
+            key=lambda k: (offers[k].seconds, offers[k].kernel.mask.bit_count()),
         )
         writers: dict[int, list[Candidate]] = {}
         kept = []
         for k in order:
-            candidate = columns[k].candidate
-            rivals = min((writers.get(j, []) for j in bits(candidate.outputs)), key=len)
+            kernel = offers[k].kernel
+            rivals = min((writers.get(j, []) for j in bits(kernel.outputs)), key=len)
             if (
                 any(
-                    not candidate.outputs & ~r.outputs
-                    and not r.needs & ~candidate.needs
+                    not kernel.outputs & ~r.outputs and not r.needs & ~kernel.needs
                     for r in rivals
                 )
-                and (candidate.mask, candidate.outputs) not in self._kept_anyway
+                and (kernel.mask, kernel.outputs) not in self._kept_anyway
             ):
                 continue
             kept.append(k)
-            for j in bits(candidate.outputs):
-                writers.setdefault(j, []).append(candidate)
-        return sorted(kept)
+            for j in bits(kernel.outputs) if offers[k].is_exact else ():
+                writers.setdefault(j, []).append(kernel)
+        return [offers[k] for k in sorted(kept)]
 
-    def _solve(self, problem: _Problem) -> Answer:
-        columns = problem.columns
+    def _solve(self, problem: _Problem) -> _Found:
         start = self._start(problem)
-        if len(columns) == 1 and start:
-            return Answer(chosen=(0,), bound_seconds=columns[0].seconds)
+        if len(problem.kernels) == 1 and start:
+            return _Found(chosen=(0,), bound_seconds=problem.prices[0])
         if start and self.remaining_seconds() <= 0:
-            return Answer(chosen=start, bound_seconds=0.0)
+            return _Found(chosen=start, bound_seconds=0.0)
         problem.rows += [
             _at_least(holding, 1)
             for holding in self.pins.demands(
-                [c.candidate.mask for c in columns], problem.inside
+                [kernel.mask for kernel in problem.kernels], problem.inside
             )
         ]
         found = self._acyclic(problem)
@@ -199,7 +256,7 @@ class PieceSolver:
         if not start:
             raise self._failure(problem)
         bound = max(0.0, problem.unscaled(found.bound)) if found.feasible else 0.0
-        return Answer(chosen=start, bound_seconds=bound)
+        return _Found(chosen=start, bound_seconds=bound)
 
     def _acyclic(self, problem: _Problem) -> Optimum:
         """Solve, and cut rings of kernels off until there are none.
@@ -208,8 +265,7 @@ class PieceSolver:
         """
         for rings in count(1):
             found = problem.minimise(self.remaining_seconds())
-            chosen = [problem.columns[k] for k in found.chosen]
-            _, stuck = order_of(chosen)
+            stuck = problem.stuck(found.chosen)
             if not stuck:
                 return found
             if self.remaining_seconds() <= 0:
@@ -228,7 +284,7 @@ class PieceSolver:
             if not places or None in places:
                 continue
             chosen = tuple(sorted(p for p in places if p is not None))
-            masks = [problem.columns[k].candidate.mask for k in chosen]
+            masks = [problem.kernels[k].mask for k in chosen]
             holds = self.pins.demands(masks, problem.inside)
             if not all(holds):
                 continue
@@ -254,23 +310,32 @@ def _at_least(columns: Sequence[int], least: float) -> Row:
 class _Problem:
     """Rows and costs of one piece; the first columns are the candidates."""
 
-    def __init__(self, view: View, columns: Sequence[Priced], inside: int) -> None:
+    def __init__(
+        self,
+        view: View,
+        offers: Sequence[_Offer],
+        inside: int,
+        settle: Callable[[Sequence[Candidate]], list[float] | None],
+    ) -> None:
         self.view = view
-        self.columns = columns
+        self.kernels = [offer.kernel for offer in offers]
+        self.prices = [offer.seconds for offer in offers]
+        self.vague = {k for k, offer in enumerate(offers) if not offer.is_exact}
         self.inside = inside
-        self.places = {key: k for k, key in enumerate(_keys(columns))}
+        self._settle = settle
+        self.places = {(c.mask, c.outputs): k for k, c in enumerate(self.kernels)}
         self.writers: dict[int, list[int]] = {}
         self.takers: dict[int, list[int]] = {}
         self._index()
         least = self._cheapest_cover()
         self.factor = SCALE / least if least > 0 else 1.0
-        self.ties = self._ties([column.candidate for column in columns])
+        self.ties = self._ties()
         self.stored: list[int] = []
         self.rows: list[Row] = []
         self.is_ready = False
         self.ordered = 0
 
-    def _ties(self, kernels: Sequence[Candidate]) -> list[float]:
+    def _ties(self) -> list[float]:
         """What decides between equal costs: fewer bytes, then fewer kernels.
 
         A kernel has a small tie of its own, and a larger one by the bytes that it reads
@@ -278,15 +343,15 @@ class _Problem:
         """
         each = SCALE * TIE / max(1, self.inside.bit_count())
         sizes = self.view.bytes
-        moved = [sum(sizes[j] for j in bits(k.needs | k.outputs)) for k in kernels]
+        moved = [sum(sizes[j] for j in bits(k.needs | k.outputs)) for k in self.kernels]
         most = max(moved, default=0) or 1
         return [each * (LEAST_TIE + (1 - LEAST_TIE) * n / most) for n in moved]
 
     def _index(self) -> None:
-        for k, column in enumerate(self.columns):
-            for j in bits(column.candidate.outputs):
+        for k, kernel in enumerate(self.kernels):
+            for j in bits(kernel.outputs):
                 self.writers.setdefault(j, []).append(k)
-            for j in bits(column.candidate.needs):
+            for j in bits(kernel.needs):
                 if self.inside >> self.view.maker[j] & 1:
                     self.takers.setdefault(j, []).append(k)
 
@@ -298,16 +363,16 @@ class _Problem:
     def _cheapest_cover(self) -> float:
         """About what the piece costs: only to scale by."""
         cheapest: dict[int, float] = {}
-        for column in self.columns:
-            share = column.seconds / column.candidate.mask.bit_count()
-            for i in bits(column.candidate.mask):
+        for kernel, seconds in zip(self.kernels, self.prices, strict=True):
+            share = seconds / kernel.mask.bit_count()
+            for i in bits(kernel.mask):
                 cheapest[i] = min(share, cheapest.get(i, share))
         return sum(cheapest.values())
 
     def _cover_rows(self) -> list[Row]:
         holding: dict[int, list[int]] = {i: [] for i in bits(self.inside)}
-        for k, column in enumerate(self.columns):
-            for i in bits(column.candidate.mask):
+        for k, kernel in enumerate(self.kernels):
+            for i in bits(kernel.mask):
                 holding.setdefault(i, []).append(k)
         distinct = dict.fromkeys(tuple(columns) for columns in holding.values())
         return [_at_least(columns, 1) for columns in distinct]
@@ -321,7 +386,7 @@ class _Problem:
             if self._leaves(j):
                 rows.append(_at_least(writers, 1))
             elif takers:
-                stored = len(self.columns) + len(self.stored)
+                stored = len(self.kernels) + len(self.stored)
                 self.stored.append(j)
                 rows += [
                     Row(columns=(stored, k), coefficients=(1.0, -1.0), least=0)
@@ -338,20 +403,40 @@ class _Problem:
         if not self.is_ready:
             self.is_ready = True
             self.rows += [*self._cover_rows(), *self._flow_rows()]
-        costs = [
-            column.seconds * self.factor + tie
-            for column, tie in zip(self.columns, self.ties, strict=True)
-        ]
+        costs = [self._scaled(k, price) for k, price in enumerate(self.prices)]
         return minimise(
             costs + [0.0] * (len(self.stored) + self.ordered),
             self.rows,
-            binaries=len(self.columns),
+            binaries=len(self.kernels),
             time_limit_seconds=seconds,
+            vague=sorted(self.vague),
+            settle=self._settled,
         )
+
+    def _scaled(self, k: int, seconds: float) -> float:
+        return seconds * self.factor + self.ties[k]
+
+    def _settled(self, columns: Sequence[int]) -> list[float] | None:
+        """The scaled costs of columns; they are remembered."""
+        found = self._settle([self.kernels[k] for k in columns])
+        if found is None:
+            return None
+        for k, seconds in zip(columns, found, strict=True):
+            if seconds < self.prices[k] * (1 - ROUNDING):
+                raise _RefutedError
+            self.prices[k] = seconds
+            self.vague.discard(k)
+        return [self._scaled(*pair) for pair in zip(columns, found, strict=True)]
 
     def seconds(self, chosen: Sequence[int]) -> float:
         """Cost of a choice."""
-        return sum(self.columns[k].seconds for k in chosen)
+        return sum(self.prices[k] for k in chosen)
+
+    def stuck(self, chosen: Sequence[int]) -> list[int]:
+        """Chosen columns, by place in the choice, that wait for each other."""
+        kernels = [self.kernels[k] for k in chosen]
+        needs = [kernel.needs for kernel in kernels]
+        return runnable_order(needs, [kernel.outputs for kernel in kernels])[1]
 
     def unscaled(self, bound: float) -> float:
         """A bound on the scaled and tie-broken cost, as seconds without the ties.
@@ -361,11 +446,11 @@ class _Problem:
         """
         return (bound - SCALE * TIE) / self.factor
 
-    def answer(self, found: Optimum) -> Answer:
+    def answer(self, found: Optimum) -> _Found:
         """The optimum in seconds."""
         seconds = self.seconds(found.chosen)
         bound = min(self.unscaled(found.bound), seconds)
-        return Answer(chosen=found.chosen, bound_seconds=max(0.0, bound))
+        return _Found(chosen=found.chosen, bound_seconds=max(0.0, bound))
 
     def forbid(self, chosen: Sequence[int], stuck: Sequence[int]) -> None:
         """Cut off kernels that wait for each other.
@@ -373,15 +458,15 @@ class _Problem:
         At least one of them is not chosen, or another kernel writes one of the
         tensors that they wait for.
         """
-        kernels = [self.columns[k].candidate for k in chosen]
+        kernels = [self.kernels[k] for k in chosen]
         ring, wanted = ring_of(
             [c.needs for c in kernels], [c.outputs for c in kernels], stuck
         )
         inside = [chosen[at] for at in ring]
         others = [
             k
-            for k, column in enumerate(self.columns)
-            if k not in inside and column.candidate.outputs & wanted
+            for k, kernel in enumerate(self.kernels)
+            if k not in inside and kernel.outputs & wanted
         ]
         self.rows.append(
             Row(
@@ -403,13 +488,13 @@ class _Problem:
         traveling salesman problems", JACM 7(4), 1960.
         """
         rings = self._tensors_in_rings(out_of_time)
-        first = len(self.columns) + len(self.stored)
+        first = len(self.kernels) + len(self.stored)
         place = {j: first + n for n, j in enumerate(bits(rings))}
         self.ordered = len(place)
         step = 1.0 / (len(place) + 1)
-        for k, column in enumerate(self.columns):
-            for read in bits(column.candidate.needs & rings):
-                for written in bits(column.candidate.outputs & rings):
+        for k, kernel in enumerate(self.kernels):
+            for read in bits(kernel.needs & rings):
+                for written in bits(kernel.outputs & rings):
                     self.rows.append(
                         Row(
                             columns=(place[written], place[read], k),
@@ -421,9 +506,9 @@ class _Problem:
     def _tensors_in_rings(self, out_of_time: Callable[[], bool]) -> int:
         """Tensors that, by way of some kernels, may come before themselves."""
         after: dict[int, int] = {}
-        for column in self.columns:
-            for j in bits(column.candidate.needs):
-                after[j] = after.get(j, 0) | column.candidate.outputs
+        for kernel in self.kernels:
+            for j in bits(kernel.needs):
+                after[j] = after.get(j, 0) | kernel.outputs
         reached = dict(after)
         changed = True
         while changed and not out_of_time():

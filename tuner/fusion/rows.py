@@ -101,6 +101,12 @@ class _Rows:
 
     def _inner_reductions(self) -> set[str]:
         """Short reductions that feed a reduction with another frame."""
+        reductions = [node for node in self.nodes if _is_reduction(node)]
+        if not reductions:
+            return set()
+        first, *others = (frame(self.graph, node) for node in reductions)
+        if all(other == first for other in others):
+            return set()
         below: dict[str, set[Frame]] = {}
         inner = set()
         for node in reversed(self.nodes):
@@ -122,6 +128,8 @@ class _Rows:
             self._reduce(node)
             return
         self._carry_unroll(node, 1)
+        if not self.labels:
+            return  # nothing before depends on a reduced value
         known = [self.labels.get(name) for name in node.inputs]
         if all(label is None for label in known):
             return
@@ -131,6 +139,8 @@ class _Rows:
             self.labels[node.outputs[0]] = self._layout(node, known)
 
     def _carry_unroll(self, node: Node, factor: int) -> None:
+        if factor == 1 and not self.unrolled:
+            return
         if node.op == ALIAS and node.inputs[0] not in self.unrolled:
             return
         depth = factor * max(
