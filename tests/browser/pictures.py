@@ -202,7 +202,9 @@ def _places(http: httpx.Client) -> tuple[dict[str, str], str, int]:
     ]
     if not done:
         sys.exit("no job has ended here: tune a model first")
-    job, rival = done[0], done[-1]
+    job = done[0]
+    alike = [one for one in done[1:] if one["title"] == job["title"]]
+    rival = next(iter(alike), done[-1])
     plan = http.get(f"/v1/plans/{job['plan_key']}").json()
     trials = http.get(f"/v1/jobs/{job['id']}/trials?failure=none").json()["trials"]
     at = _kernel(plan)
