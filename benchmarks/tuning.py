@@ -2,12 +2,17 @@
 
     python -m benchmarks.tuning MODEL.onnx [--after OTHER.onnx --shape batch=1,seq=128]
         [--budgets 60,180,600] [--trials 1000] [--json FILE] [--plot FILE.svg]
+        [--log FILE --minutes 1.4]
 
 For every model and budget: wall-clock seconds, kernel runs, kernels measured against
 the candidates of the partition, the gap that was proved with measured kernels, and the
 times of the whole plans. `--after` tunes another model twice: from an empty database,
 and with what the last run of the first model has measured; the difference is what
 shared layers save. The plot has the proved gap over the device time spent.
+
+`--log` keeps the results of every batch, and the same command goes on where it was
+ended: by `--minutes`, or killed. A machine that is quiet for minutes at a time can so
+make a benchmark of an hour; the wall-clock seconds are the sum of the pieces.
 """
 
 from __future__ import annotations
@@ -17,11 +22,13 @@ import json
 import math
 import platform
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
+from tuner.errors import TunerError
+from tuner.frontend.model import parse
 from tuner.model import Model, load
 from tuner.plan import Options
 from tuner.runtime.runner import Runner
@@ -83,18 +90,61 @@ class Tuned:
     timeline: tuple[Moment, ...]
 
 
+class OutOfTime(Exception):
+    """This call may measure no longer."""
+
+
+@dataclass(kw_only=True)
+class Log:
+    """Results of batches by run, on disk after each of them.
+
+    Attributes:
+        path: None keeps them nowhere.
+        end: monotonic seconds after which nothing more is measured.
+    """
+
+    path: Path | None = None
+    end: float = math.inf
+    runs: dict[str, Json] = field(default_factory=dict)
+
+    @classmethod
+    def opened(cls, path: Path | None, minutes: float) -> Log:
+        """A log with what an earlier call left in it."""
+        found = cls(path=path, end=monotonic() + 60.0 * minutes)
+        if path is not None and path.exists():
+            found.runs.update(json.loads(path.read_text()))
+        return found
+
+    def run(self, label: str) -> Json:
+        """What is known of a run: its batches' results, and the seconds they took."""
+        return self.runs.setdefault(label, {"batches": [], "wall_seconds": 0.0})
+
+    def write(self) -> None:
+        """Write everything, whole or not at all."""
+        if self.path is None:
+            return
+        draft = self.path.with_name(f"{self.path.name}.part")
+        draft.write_text(json.dumps(self.runs))
+        draft.replace(self.path)
+
+
 def tune(
-    name: str, model: Model, device: str, budget: Budget, known: Known
+    name: str, model: Model, device: str, budget: Budget, known: Known, log: Log
 ) -> tuple[Tuned, Known]:
-    """Tune a model; the run, and what it measured by measurement key."""
+    """Tune a model; the run, and what it measured by measurement key.
+
+    Raises:
+        OutOfTime: the log's time was up before the run was over.
+    """
     start = perf_counter()
     found: Known = {}
     timeline: list[Moment] = []
-    spent = 0.0
+    kept = log.run(f"{name}, {budget.seconds:g} s, {budget.trials} trials")
+    spent, before = 0.0, kept["wall_seconds"]
     with Runner(device) as runner:
         session = TuningSession(model, "cpu", Options(), budget, known)
         while (batch := session.propose()) is not None:
-            results = session.measure(batch, runner)
+            results = _results(session, batch, runner, kept, log)
             session.observe(batch, results)
             spent += sum(float(r.get("cost_seconds", 0.0)) for r in results)
             found.update(
@@ -103,8 +153,27 @@ def tune(
                 if item["kind"] == "kernel"
             )
             timeline.append(_moment(session, spent))
-    wall = perf_counter() - start
+            kept["wall_seconds"] = before + perf_counter() - start
+    log.write()
+    wall = kept["wall_seconds"]
     return _row(name, session, budget, wall, found, known, tuple(timeline)), found
+
+
+def _results(
+    session: TuningSession, batch: Json, runner: Runner, kept: Json, log: Log
+) -> list[Json]:
+    """Of a batch: from the log, or else from the device, and into the log."""
+    index = batch["index"]
+    if index < len(kept["batches"]):
+        stored: list[Json] = kept["batches"][index]
+        return stored
+    if monotonic() >= log.end:
+        log.write()
+        raise OutOfTime
+    results = session.measure(batch, runner)
+    kept["batches"].append(json.loads(json.dumps(results)))
+    log.write()
+    return results
 
 
 def _moment(session: TuningSession, spent: float) -> Moment:
@@ -225,6 +294,17 @@ def shapes(text: str) -> dict[str, int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Tune everything that was asked for, and print and write what was found."""
     given = _parsed(arguments)
+    log = Log.opened(given.log, given.minutes)
+    try:
+        _tune_all(given, log)
+    except OutOfTime:
+        say("not complete: call it again to go on")
+    except TunerError as error:
+        raise SystemExit(str(error)) from error
+    return 0
+
+
+def _tune_all(given: argparse.Namespace, log: Log) -> None:
     rows: list[Tuned] = []
     saved: list[Json] = []
     known: Known = {}
@@ -232,26 +312,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in given.models:
         for seconds in given.budgets:
             budget = Budget(seconds=seconds, trials=given.trials)
-            model = load(path.read_bytes(), shapes=shapes(given.shape))
-            row, known = tune(path.stem, model, given.device, budget, {})
+            model = _loaded(path, given)
+            row, known = tune(path.stem, model, given.device, budget, {}, log)
             rows.append(row)
             say(line(row))
             _write(given, rows, saved)
     for path in given.after or ():
-        budget = Budget(seconds=max(given.budgets), trials=given.trials)
-        model = load(path.read_bytes(), shapes=shapes(given.shape))
-        alone, _ = tune(f"{path.stem}, alone", model, given.device, budget, {})
-        after, _ = tune(f"{path.stem}, after", model, given.device, budget, known)
-        rows += [alone, after]
-        for row in (alone, after):
-            say(line(row))
-        saved.append(_saving(path.stem, alone, after))
-        say(
-            f"\n{path.stem}: {saved[-1]['seconds']:.0f} s and {saved[-1]['trials']} "
-            "kernel runs saved by what was known"
-        )
-        _write(given, rows, saved)
-    return 0
+        _tune_after(path, given, log, known, rows, saved)
+
+
+def _loaded(path: Path, given: argparse.Namespace) -> Model:
+    """A model with the sizes that were given for dimensions it has.
+
+    Raises:
+        SystemExit: there is no such file.
+    """
+    if not path.is_file():
+        raise SystemExit(f"{path}: no such file")
+    raw = path.read_bytes()
+    had = dimensions(raw)
+    asked = shapes(given.shape)
+    return load(raw, shapes={name: asked[name] for name in asked if name in had})
+
+
+def dimensions(raw: bytes) -> frozenset[str]:
+    """Names of the sizes that an ONNX model leaves open."""
+    model = parse(raw)
+    return frozenset(
+        size.dim_param
+        for each in model.graph.input
+        for size in each.type.tensor_type.shape.dim
+        if size.dim_param
+    )
+
+
+def _tune_after(
+    path: Path,
+    given: argparse.Namespace,
+    log: Log,
+    known: Known,
+    rows: list[Tuned],
+    saved: list[Json],
+) -> None:
+    """Tune another model from nothing, and with what is known."""
+    budget = Budget(seconds=max(given.budgets), trials=given.trials)
+    model = _loaded(path, given)
+    alone, _ = tune(f"{path.stem}, alone", model, given.device, budget, {}, log)
+    after, _ = tune(f"{path.stem}, after", model, given.device, budget, known, log)
+    rows += [alone, after]
+    for row in (alone, after):
+        say(line(row))
+    saved.append(_saving(path.stem, alone, after))
+    say(
+        f"\n{path.stem}: {saved[-1]['seconds']:.0f} s and {saved[-1]['trials']} "
+        "kernel runs saved by what was known"
+    )
+    _write(given, rows, saved)
 
 
 def _saving(name: str, alone: Tuned, after: Tuned) -> Json:
@@ -274,6 +390,8 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--log", type=Path, help="go on with what is in this file")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end in time")
     return parser.parse_args(arguments)
 
 

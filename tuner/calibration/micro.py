@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,10 @@ COPY: Final = "copy"
 """Groups that are fitted together; all others are named after the number they give."""
 
 _STEPS: Final = 64
-"""Dependent operations of an arithmetic kernel, so that its traffic does not count."""
+"""Steps of an arithmetic kernel, so that its traffic does not count."""
+_CHAINS: Final = 4
+"""Independent chains of these steps: one alone would time how long an operation takes,
+and not how many a pipe takes at once, as the points of a real kernel let it."""
 _COPY_CACHES: Final = 2
 """Copies go up to so many times the last cache."""
 _MOST_COPIED: Final = 1 << 30
@@ -85,7 +88,7 @@ def _map(op: str, elements: int) -> Graph:
 
 
 def _arithmetic(device: Device) -> Iterator[Micro]:
-    """Long dependent chains on a tensor that the nearest cache holds."""
+    """Long chains on tensors that the nearest cache holds."""
     for points in (2048 * device.multiprocessors, 16384 * device.multiprocessors):
         yield _rate("fma32", f"multiply and add, {points}", _polynomial(points))
         yield _rate("fma64", f"doubles, {points}", _products(points, DType.F64))
@@ -101,19 +104,32 @@ def _rate(pipe: str, name: str, graph: Graph) -> Micro:
 
 def _polynomial(points: int, steps: int = _STEPS) -> Graph:
     draft = Draft()
-    x = value = draft.input(points)
+    x = draft.input(points)
+    chains = [x] * min(_CHAINS, steps)
     for step in range(steps):
-        scaled = draft.op("mul", value, x)
-        value = draft.op("add", scaled, draft.number(0.5 + 1.0 / (step + 1)))
-    return draft.graph(value)
+        place = step % len(chains)
+        scaled = draft.op("mul", chains[place], x)
+        constant = draft.number(0.5 + 1.0 / (step + 1))
+        chains[place] = draft.op("add", scaled, constant)
+    return draft.graph(_sum(draft, chains))
 
 
 def _products(points: int, dtype: DType) -> Graph:
     draft = Draft()
-    x = value = draft.input(points, dtype=dtype)
-    for _ in range(_STEPS):
-        value = draft.op("add", draft.op("mul", value, x), x)
-    return draft.graph(value)
+    inputs = [draft.input(points, dtype=dtype) for _ in range(_CHAINS)]
+    chains = list(inputs)
+    for step in range(_STEPS):
+        place = step % _CHAINS
+        scaled = draft.op("mul", chains[place], inputs[place])
+        chains[place] = draft.op("add", scaled, inputs[place - 1])
+    return draft.graph(_sum(draft, chains))
+
+
+def _sum(draft: Draft, values: Sequence[str]) -> str:
+    total = values[0]
+    for value in values[1:]:
+        total = draft.op("add", total, value)
+    return total
 
 
 def _special(points: int, op: str) -> Graph:

@@ -1,0 +1,97 @@
+"""The benchmark of what tuning costs: it goes on where it was ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from onnx import parser
+
+from benchmarks.tuning import (
+    Log,
+    OutOfTime,
+    Tuned,
+    dimensions,
+    line,
+    main,
+    plot,
+    tune,
+)
+from tuner.model import Model
+from tuner.search.budget import Budget
+
+BUDGET = Budget(seconds=1e6, trials=6, trials_per_kernel=3)
+
+
+class _Pieces(Log):
+    """A log whose time is up after each batch that it has written."""
+
+    def write(self) -> None:
+        super().write()
+        self.end = monotonic()
+
+
+def _piecewise(path: Path, model: Model) -> tuple[Tuned, int]:
+    for pieces in range(1, 100):
+        opened = Log.opened(path, 1.0)
+        log = _Pieces(path=path, end=opened.end, runs=opened.runs)
+        try:
+            return tune("little", model, "null", BUDGET, {}, log)[0], pieces
+        except OutOfTime:
+            continue
+    raise AssertionError("it never ends")
+
+
+def test_a_run_in_pieces_is_the_run_in_one(tmp_path: Path, model: Model) -> None:
+    """One batch a call: nothing is measured twice, and the row is the same."""
+    whole, found = tune("little", model, "null", BUDGET, {}, Log())
+    row, pieces = _piecewise(tmp_path / "log.json", model)
+    assert found
+    assert pieces > 3
+    assert (row.trials, row.kernels_measured) == (whole.trials, whole.kernels_measured)
+    assert row.candidates == whole.candidates > 0
+    assert [moment.trials for moment in row.timeline] == [
+        moment.trials for moment in whole.timeline
+    ]
+    assert row.wall_seconds > 0
+    assert line(row).count("|") == line(whole).count("|")
+
+
+def test_the_plot_has_a_line_for_every_run(tmp_path: Path, model: Model) -> None:
+    """An image of the gap over the seconds, readable without us."""
+    row, _ = tune("little", model, "null", BUDGET, {}, Log(path=tmp_path / "log"))
+    drawn = plot([row, row])
+    assert drawn.startswith("<svg xmlns=")
+    assert drawn.count("<polyline") == 2
+
+
+def test_a_killed_run_keeps_every_batch(tmp_path: Path, model: Model) -> None:
+    """What was measured is on disk before the next batch begins."""
+    path = tmp_path / "log.json"
+    log = Log(path=path)
+    with pytest.raises(OutOfTime):
+        tune("little", model, "null", BUDGET, {}, _Pieces(path=path))
+    assert Log.opened(path, 1.0).runs != log.runs
+    (kept,) = Log.opened(path, 1.0).runs.values()
+    assert len(kept["batches"]) == 1
+
+
+def test_wrong_models_get_a_sentence(tmp_path: Path) -> None:
+    """A missing file, and one that is no model, end in words without a traceback."""
+    with pytest.raises(SystemExit, match="no such file"):
+        main([str(tmp_path / "none.onnx")])
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"{}")
+    with pytest.raises(SystemExit, match="not an ONNX model"):
+        main([str(broken)])
+
+
+def test_a_size_is_given_to_the_models_that_leave_it_open() -> None:
+    """One command may hold models with and without dimensions of that name."""
+    text = """<ir_version: 10, opset_import: ["":21]>
+    g (float[rows,8] X) => (float[rows,8] Y) { Y = Exp(X) }"""
+    dynamic = parser.parse_model(text).SerializeToString()
+    static = parser.parse_model(text.replace("rows", "4")).SerializeToString()
+    assert dimensions(dynamic) == {"rows"}
+    assert dimensions(static) == frozenset()
