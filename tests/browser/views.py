@@ -80,7 +80,8 @@ AN_ARROW: Final = """() => {
     return [middle, ...ends.map((end) => (
       {x: (end.x + middle.x) / 2, y: (end.y + middle.y) / 2}))];
   };
-  for (const edge of graph.edges().filter((e) => e.data("bytes") > 1e5)) {
+  const most = Math.max(...graph.edges().map((e) => e.data("bytes") ?? 0));
+  for (const edge of graph.edges().filter((e) => e.data("bytes") > most / 10)) {
     for (const place of places(edge)) {
       const seen = {
         x: place.x * graph.zoom() + graph.pan().x,

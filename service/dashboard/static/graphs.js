@@ -54,8 +54,9 @@ Object.assign(fuseplan, (() => {
     const [, name, hidden] = /^(.*?)(?: \+(\d+))?$/.exec(rest.length ? first : text);
     const more = rest.length + Number(/ \+(\d+)$/.exec(text)?.[1] ?? hidden ?? 0);
     const room = more ? 23 : 27;
-    const end = name.slice(-room), at = end.search(/[./][^./]/);
-    const tail = name.length > room ? `…${at < 0 ? end : end.slice(at)}` : name;
+    const end = name.slice(-room), slash = end.indexOf("/"), dot = end.indexOf(".");
+    const at = slash >= 0 ? slash : dot + 1;
+    const tail = name.length > room ? `…${end.slice(at)}` : name;
     return more ? `${tail} +${more}` : tail;
   };
 

@@ -54,7 +54,7 @@
       return label([x, x * m.bytes_per_second], `${m.name} ${short(m.bytes_per_second)}B/s`, { position: [0, 0], align: "left", verticalAlign: "bottom", padding: [0, 0, 3, 0], rotate });
     });
     for (const c of view.compute)
-      data.push(label([ridge(view, range, c), c.operations_per_second], `${c.name} ${short(c.operations_per_second)}/s`, { position: "left", offset: [-4, 0] }));
+      data.push(label([ridge(view, range, c), c.operations_per_second], `${c.name} ${short(c.operations_per_second)}/s`, narrow() ? { position: "right", offset: [-8, -10] } : { position: "left", offset: [-4, 0] }));
     return { type: "scatter", data, silent: true, z: 2, itemStyle: { color: "transparent" }, tooltip: { show: false } };
   };
 
