@@ -42,6 +42,10 @@ RAGGED_LANES: Final = 64
 """Lanes along inner loops whose points do not fill vectors."""
 RAGGED_ITEMS: Final = 64
 """Most steps that these lanes take."""
+PACKED_ITEMS: Final = 64
+"""Steps of a CPU's lanes along inner loops: the loop of the text costs less than the
+runtime's own over more lanes (64 MiB a tensor on two cores: bias and GELU 4.4 against
+8.8 ms, plain sums alike)."""
 ROW_REPEATS: Final = 8
 """Most rows that a team of a CPU takes by default, one after the other."""
 LONG_TEAM: Final = 2048
@@ -149,14 +153,22 @@ def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
         if ragged:
             items = min(divided(ragged, RAGGED_LANES), RAGGED_ITEMS)
             return Schedule.of(threads=RAGGED_LANES, vector=1, items=items, repeat=1)
-        is_large = points >= 1024 * _BLOCKS_PER_CORE * device.multiprocessors
-        threads = 1024 if is_large else 256
-        return Schedule.of(threads=threads, vector=1, items=1, repeat=1)
+        return _packed_pointwise(nest, points // device.multiprocessors)
     vector = _vectors(nest, device)[-1]
     threads = 256
     while vector > 1 and points < vector * threads * device.multiprocessors:
         vector //= 2
     return Schedule.of(threads=threads, vector=vector, items=1, repeat=1)
+
+
+def _packed_pointwise(nest: LoopNest, core_points: int) -> Schedule:
+    """Few lanes that take many steps: along the inner loops first, then row by row."""
+    wanted = core_points // (_BLOCKS_PER_CORE * LINE_ELEMENTS)
+    steps = min(max(wanted, 1), PACKED_ITEMS)
+    inner = max((g.inner_points for g in nest.groups), default=1)
+    items = max(min(steps, divided(inner, LINE_ELEMENTS)), 1)
+    repeat = max(steps // items, 1)
+    return Schedule.of(threads=LINE_ELEMENTS, vector=1, items=items, repeat=repeat)
 
 
 def _is_ragged(group: Group) -> bool:
@@ -185,10 +197,8 @@ def _is_strided(group: Group) -> bool:
 
 def _pointwise_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
     if _is_cpu(device):
-        ragged = any(map(_is_ragged, nest.groups))
-        steps = (1, 4, 16, RAGGED_ITEMS) if ragged else (1, 4, 16)
         grid: Iterable[tuple[int, ...]] = itertools.product(
-            (16, 64, 256, 1024), (1,), steps, (1, 4, 16)
+            (16, 64, 256, 1024), (1,), (1, 4, 16, PACKED_ITEMS), (1, 4, 16)
         )
     else:
         grid = itertools.product(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cost_model.catalog import find
@@ -56,7 +58,35 @@ def test_ragged_rows_are_walked_by_few_lanes() -> None:
     """A row that a wide block would fill by little more than half gets narrow ones."""
     knobs = default(lower(_bias_gelu(1021, 1031)), CPU)
     assert (knobs["threads"], knobs["items"]) == (64, 17)
-    assert default(lower(_bias_gelu(1024, 1024)), CPU)["threads"] == 1024
+    even = default(lower(_bias_gelu(1024, 1024)), CPU)
+    assert (even["threads"], even["items"], even["repeat"]) == (16, 64, 1)
+
+
+def test_short_rows_are_taken_one_after_the_other() -> None:
+    """A block has as many points whether its rows are long or short."""
+    knobs = default(lower(_bias_gelu(8192, 64)), CPU)
+    assert (knobs["items"], knobs["repeat"]) == (4, 16)
+
+
+@pytest.mark.parametrize("threads", [2, 8, 64])
+def test_groups_side_by_side_are_dealt_out_over_the_threads(threads: int) -> None:
+    """Every thread's range of the grid has its share of each group of a kernel."""
+    b = Builder()
+    nest = lower(b.graph(*(b.op("exp", b.input(n, 1024)) for n in (256, 64, 192))))
+    schedule = Schedule.of(threads=64, vector=1, items=4, repeat=1)
+    source = render(nest, schedule, OPENCL)
+    found = re.search(
+        r"block = \(\(int\)get_group_id\(0\) \* (\d+)\) % (\d+);", source.text
+    )
+    assert found is not None
+    stride, blocks = map(int, found.groups())
+    assert blocks == source.grid[0] == 4 * (256 + 64 + 192)
+    dealt = [place * stride % blocks for place in range(blocks)]
+    assert sorted(dealt) == list(range(blocks))
+    share = blocks // threads
+    for first in range(0, blocks, share):
+        mine = sum(block < 4 * 256 for block in dealt[first : first + share])
+        assert abs(mine - share / 2) <= 2
 
 
 def test_only_packed_lanes_leave_together() -> None:

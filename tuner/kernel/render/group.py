@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _COMPONENTS: Final = "xyzw"
 _UNROLLED_STEPS: Final = 64
 """Loops of up to so many steps may be unrolled."""
+_PACKED_UNROLL: Final = 4
+"""Steps of packed lanes at once: enough to hide their latencies, and little text."""
 _LEVEL_STEPS: Final = 128
 """Terms of a long floating-point sum that are added up by themselves first."""
 
@@ -125,7 +127,8 @@ class GroupText:
         if is_whole:
             full = group.inner_points // step
         if full:
-            self._unrolled(full)
+            packs = self.dialect.packs_lanes
+            self._unrolled(min(full, _PACKED_UNROLL) if packs else full)
             self.lines.open(f"for (int item = 0; item < {full}; item++)")
             self._point(f"{first} + item * {step}", guarded=not is_whole)
             self.lines.close()

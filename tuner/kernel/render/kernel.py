@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
 
 from tuner.kernel.mapping import blocks_of, map_groups
 from tuner.kernel.nest import Kind
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from tuner.kernel.render.dialect import Dialect
 
 ENTRY = "fused"
+_GOLDEN_SECTION: Final = 0.6180339887498949
+_LARGEST_PRODUCT: Final = 1 << 31
+"""Products of two positions below this are right in 32 bits."""
 
 
 def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
@@ -32,7 +36,7 @@ def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
     index = dialect.index[nest.index_bits]
     lines.add(f"const int lane = {dialect.thread_x};")
     lines.add(f"const int team = {dialect.thread_y};")
-    lines.add(f"const {index} block = ({index}){dialect.block};")
+    lines.add(f"const {index} block = {_block(mappings, index, dialect)};")
     shared: dict[str, int] = {}
     collectives: dict[str, str] = {}
     attribute = False
@@ -66,6 +70,25 @@ def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
         grid=(blocks_of(mappings), 1, 1),
         block=(lanes, teams, 1),
     )
+
+
+def _block(mappings: tuple[Mapping, ...], index: str, dialect: Dialect) -> str:
+    """The block of the loops that a block of the grid takes.
+
+    A CPU gives each of its threads a range of the grid. Groups side by side are dealt
+    out, so that every range has its share of each: successive multiples of a number
+    near the golden section of the grid fall evenly everywhere (D. Knuth, "The Art of
+    Computer Programming", vol. 3, 6.4).
+    """
+    plain = f"({index}){dialect.block}"
+    blocks = blocks_of(mappings)
+    stride = round(blocks * _GOLDEN_SECTION)
+    is_small = blocks * blocks < _LARGEST_PRODUCT
+    if len(mappings) < 2 or not dialect.packs_lanes or stride < 2 or not is_small:  # noqa: PLR2004
+        return plain
+    while math.gcd(stride, blocks) > 1:
+        stride += 1
+    return f"({plain} * {stride}) % {blocks}"
 
 
 def _writer(group: Group, mapping: Mapping, dialect: Dialect) -> type[GroupText]:
