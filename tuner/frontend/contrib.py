@@ -178,6 +178,23 @@ def _broadcast(b: Builder, call: Call) -> TensorType:
     return TensorType(dtype=b.dtype(call[0]), shape=shape)
 
 
+def _joined(b: Builder, call: Call) -> TensorType:
+    """Inputs: scale and zero point of the result, then triples of what is joined."""
+    parts = call.inputs[2::3]
+    shapes = [b.static(part) for part in parts if part is not None]
+    axis = call.whole("axis", 0) % len(shapes[0])
+    shape = list(shapes[0])
+    shape[axis] = sum(each[axis] for each in shapes)
+    return TensorType(dtype=b.dtype(call[1]), shape=tuple(shape))
+
+
+def _picked(b: Builder, call: Call) -> TensorType:
+    (count,) = b.static(call[1])[-1:]
+    shape = b.shape(call[0])
+    rows = shape[:-1] if len(shape) > 1 else (1,)
+    return TensorType(dtype=b.dtype(call[0]), shape=(*rows, count))
+
+
 def _real_product(b: Builder, call: Call) -> TensorType:
     _, columns = b.shape(call[1])
     return TensorType(dtype=DType.F32, shape=(*b.shape(call[0])[:-1], columns))
@@ -210,10 +227,12 @@ _TYPES: Final[Mapping[tuple[str, str], Callable[[Builder, Call], TensorType]]] =
     (DOMAIN, "DynamicQuantizeMatMul"): _real_product,
     (DOMAIN, "MatMulIntegerToFloat"): _real_product,
     (DOMAIN, "QLinearAdd"): _broadcast,
+    (DOMAIN, "QLinearConcat"): _joined,
     (DOMAIN, "QLinearMul"): _broadcast,
     (DOMAIN, "Attention"): _packed_attention,
     (DOMAIN, "MultiHeadAttention"): _attention,
     (DOMAIN, "MatMulNBits"): _packed_weights,
+    ("ai.onnx.ml", "ArrayFeatureExtractor"): _picked,
     ("ai.onnx.ml", "Binarizer"): _same,
     ("ai.onnx.ml", "Imputer"): _same,
     ("ai.onnx.ml", "LinearRegressor"): _rows("targets"),

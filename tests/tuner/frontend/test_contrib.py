@@ -127,6 +127,25 @@ TOLD = {
         ),
         (3, 4),
     ),
+    "bytes side by side": (
+        _of(
+            [node("QLinearConcat", "s z x s z x s z", "y", axis=1)],
+            [value("x", [3, 4], TensorProto.UINT8)],
+            "y",
+            _BYTES,
+        ),
+        (3, 8),
+    ),
+    "picked columns": (
+        _of(
+            [node("ArrayFeatureExtractor", "x k", "y")],
+            [value("x", [5, 4])],
+            "y",
+            {"k": np.array([2, 0, 1])},
+            _ML,
+        ),
+        (5, 3),
+    ),
     "scaler": (
         _of(
             [node("Scaler", "x", "y", offset=[0.1], scale=[2.0])],
