@@ -390,7 +390,7 @@ def workers(
         for device in devices:
             words = ["-c", _SERVE, "worker", "--device", device]
             stack.enter_context(process(words, "", **variables))
-        _until(lambda: len(client.get("/v1/devices").json()["offered"]) >= len(devices))
+        _until(lambda: len(client.get("/v1/devices").json()["workers"]) >= len(devices))
         for number in range(JOBS):
             body = {"graph": layers(number), "target": "cpu", "mode": "tuned"}
             client.post("/v1/plans", json=body).raise_for_status()

@@ -34,7 +34,7 @@ from service.jobs.planning import Question
 from service.jobs.submission import Answer, Ask
 from service.settings import Settings
 from service.store import plans
-from service.store.jobs import NORMAL_PRIORITY
+from service.store.jobs import NORMAL_PRIORITY, Cache
 from service.store.plans import BODY_TYPE
 
 router = APIRouter(tags=["plans"])
@@ -50,6 +50,7 @@ ONNX_TYPES: Final = frozenset(
 ONNX_EXAMPLE: Final = "the bytes of a .onnx file"
 _MAX_WAIT_SECONDS: Final = 60
 _RETRY_SECONDS: Final = 2
+_CACHE: Final = "how the caches are before every launch that a job times"
 _WAIT: Final = re.compile(r"(?:^|[\s,;])wait\s*=\s*(\d{1,6})(?:$|[\s,;])")
 
 Mode = Literal["analytic", "tuned"]
@@ -88,6 +89,7 @@ class AskBody(BaseModel):
     options: dict[str, Any] = {}
     title: Annotated[str, Field(max_length=200)] = ""
     priority: Annotated[int, Field(ge=1, le=1000)] = NORMAL_PRIORITY
+    cache: Annotated[Cache, Field(description=_CACHE)] = "warm"
 
 
 class GraphRequest(AskBody):
@@ -188,6 +190,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     options: Annotated[str, Query(description="a JSON object")] = "{}",
     title: Annotated[str, Query(max_length=200)] = "",
     priority: Annotated[int, Query(ge=1, le=1000)] = NORMAL_PRIORITY,
+    cache: Annotated[Cache, Query(description=_CACHE)] = "warm",
     prefer: Annotated[str, Header()] = "",
     idempotency_key: Annotated[
         str, Header(max_length=200, description="makes a request safe to repeat")
@@ -213,6 +216,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
                 "options": _options(options),
                 "title": title,
                 "priority": priority,
+                "cache": cache,
             }
             ask = _ask(AskBody.model_validate(given), data, "onnx", context.settings)
         else:
@@ -307,6 +311,7 @@ def _ask(
         budget_trials=trials,
         title=body.title,
         priority=body.priority,
+        cache=body.cache,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.store.jobs import Job, State
+from service.store.jobs import Cache, Job, State
 
 EXAMPLE_DIGEST: Final = hashlib.sha256(b"fuseplan").hexdigest()
 
@@ -52,6 +52,7 @@ JOB_EXAMPLE: Final[dict[str, Any]] = {
     "budget_seconds": 60.0,
     "budget_trials": 400,
     "priority": 100,
+    "cache": "warm",
     "cancel_requested": False,
 }
 
@@ -74,6 +75,7 @@ class JobBody(BaseModel):
     budget_seconds: float
     budget_trials: int
     priority: int
+    cache: Cache
     cancel_requested: bool
 
     @classmethod
@@ -100,6 +102,7 @@ class JobBody(BaseModel):
             budget_seconds=request.budget_seconds,
             budget_trials=request.budget_trials,
             priority=request.priority,
+            cache=request.cache,
             cancel_requested=job.cancel_requested,
         )
 

@@ -113,6 +113,7 @@ def open_tuning(
         Budget(seconds=job.budget_seconds, trials=job.budget_trials),
         known,
         incumbent=incumbent,
+        cache=job.cache,
     )
     return Tuning(job=job, session=session)
 

@@ -28,7 +28,7 @@ from service.store.audit import AuditDraft
 from service.store.blobs import Blob
 from service.store.graphs import StoredGraph
 from service.store.idempotency import Repeated
-from service.store.jobs import NORMAL_PRIORITY, Job, JobRequest
+from service.store.jobs import NORMAL_PRIORITY, Cache, Job, JobRequest
 from service.store.plans import StoredPlan
 from tuner.pipeline import resolve_target
 
@@ -52,6 +52,7 @@ class Ask:
     Attributes:
         title: how the submitter calls the model, for people only.
         priority: of the jobs that wait, the one with the smallest number is next.
+        cache: how the caches are before every launch that a job times.
         repeat_key: the submitter's key for this request, made his own; empty is none.
         actor: who asks.
         request_id: the request that asks.
@@ -63,6 +64,7 @@ class Ask:
     budget_trials: int
     title: str = ""
     priority: int = NORMAL_PRIORITY
+    cache: Cache = "warm"
     repeat_key: str = ""
     actor: str = ""
     request_id: str = ""
@@ -70,7 +72,14 @@ class Ask:
     @property
     def fingerprint(self) -> str:
         """Identity of all that is asked: what a repeated request must repeat."""
-        told = [self.mode, self.budget_seconds, self.budget_trials, self.priority]
+        told: list[object] = [
+            self.mode,
+            self.budget_seconds,
+            self.budget_trials,
+            self.priority,
+        ]
+        if self.cache != "warm":  # what was asked before there was a choice is the same
+            told.append(self.cache)
         text = json.dumps([body_fingerprint(self.question), *told])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -259,6 +268,7 @@ class Submissions:
             budget_seconds=ask.budget_seconds,
             budget_trials=ask.budget_trials,
             priority=ask.priority,
+            cache=ask.cache,
             request_id=ask.request_id,
         )
 

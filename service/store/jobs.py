@@ -31,6 +31,8 @@ STATES: Final[tuple[State, ...]] = (
 
 NORMAL_PRIORITY: Final = 100
 
+Cache = Literal["warm", "cold"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -64,6 +66,7 @@ class JobRequest:
         names: canonical id -> the names in the submitted model.
         priority: of the jobs that wait, the one with the smallest number is next.
         request_id: the request that made it.
+        cache: how the caches are before every launch that is timed.
     """
 
     id: str
@@ -80,6 +83,7 @@ class JobRequest:
     budget_trials: int
     priority: int = NORMAL_PRIORITY
     request_id: str = ""
+    cache: Cache = "warm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +146,7 @@ class JobRow(Base):
     budget_trials: Mapped[int]
     priority: Mapped[int] = mapped_column(server_default="100")
     request_id: Mapped[str] = mapped_column(String(64), server_default="")
+    cache: Mapped[str] = mapped_column(String(10), server_default="warm")
     state: Mapped[str] = mapped_column(String(20), index=True)
     trials: Mapped[int]
     best_seconds: Mapped[float | None]
@@ -180,6 +185,7 @@ def create(
         budget_trials=request.budget_trials,
         priority=request.priority,
         request_id=request.request_id,
+        cache=request.cache,
         state="queued",
         trials=progress.trials,
         best_seconds=progress.best_seconds,
@@ -450,6 +456,7 @@ def _job(row: JobRow) -> Job:
         budget_trials=row.budget_trials,
         priority=row.priority,
         request_id=row.request_id,
+        cache="cold" if row.cache == "cold" else "warm",
     )
     return Job(
         request=request,

@@ -195,6 +195,45 @@ def nested(depth: int) -> bytes:
     return bytes(helper.make_model(inner).SerializeToString())
 
 
+def a_million() -> bytes:
+    """As many nodes as fit, each as small as a node can be."""
+    node = helper.make_node("Relu", ["x"], ["y"]).SerializeToString()
+    made = helper.make_graph([], "g", [], []).SerializeToString()
+    nodes = (b"\x0a" + bytes([len(node)]) + node) * 10**6
+    head = helper.make_model(helper.make_graph([], "g", [], []))
+    head.ClearField("graph")
+    inner = nodes + made
+    length = bytearray()
+    rest = len(inner)
+    while rest > 0x7F:
+        length.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    length.append(rest)
+    return bytes(head.SerializeToString() + b"\x3a" + length + inner)
+
+
+def odd_attribute(**attributes: float | str) -> bytes:
+    """A small model with attributes that no operator wants."""
+    kind = TensorProto.FLOAT
+    made = helper.make_graph(
+        [helper.make_node("LeakyRelu", ["x"], ["y"], **attributes)],
+        "g",
+        [helper.make_tensor_value_info("x", kind, [4])],
+        [helper.make_tensor_value_info("y", kind, [4])],
+    )
+    return bytes(helper.make_model(made).SerializeToString())
+
+
+def packed_tar(name: str, kind: bytes, link: str = "") -> bytes:
+    """A bundle whose only member is none."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, link
+        archive.addfile(member)
+    return zstandard.ZstdCompressor().compress(buffer.getvalue())
+
+
 def zipped() -> bytes:
     """Much of nothing in a zip."""
     buffer = io.BytesIO()
@@ -230,12 +269,35 @@ FILES: dict[str, Callable[[], bytes]] = {
     "a gzip bomb": lambda: gzip.compress(bytes(2**26)),
     "a zstd bomb": lambda: zstandard.ZstdCompressor().compress(bytes(2**26)),
     "a tar with links": tarred,
+    "a million nodes": a_million,
+    "an attribute that is not a number": lambda: odd_attribute(alpha=float("nan")),
+    "an endless attribute": lambda: odd_attribute(alpha=float("inf")),
+    "an attribute with sql": lambda: odd_attribute(alpha="'; DROP TABLE plans; --"),
+    "an attribute with html": lambda: odd_attribute(mode="<script>alert(1)</script>"),
+    "a bundle with a link": lambda: packed_tar(
+        "manifest.json", tarfile.SYMTYPE, "/etc/passwd"
+    ),
+    "a bundle with a hard link": lambda: packed_tar(
+        "SHA256SUMS", tarfile.LNKTYPE, "/etc/passwd"
+    ),
+    "a bundle with a device": lambda: packed_tar("manifest.json", tarfile.CHRTYPE),
+    "a bundle that climbs": lambda: packed_tar("../../x", tarfile.REGTYPE),
+    "a bundle at the root": lambda: packed_tar("/etc/cron.d/x", tarfile.REGTYPE),
+    "a wide zstd window": lambda: zstandard.ZstdCompressor(
+        compression_params=zstandard.ZstdCompressionParameters(window_log=31)
+    ).compress(b"x" * 100),
     "a pickle": lambda: b"cos\nsystem\n(S'touch /tmp/owned'\ntR.",
     "a shell script": lambda: b"#!/bin/sh\ntouch /tmp/owned\n",
     "html": lambda: b"<html><script>alert(1)</script></html>",
 }
 
-HARMLESS = {"twice", "deep branches", "a huge constant"}
+HARMLESS = {
+    "twice",
+    "deep branches",
+    "a huge constant",
+    "an attribute that is not a number",
+    "an endless attribute",
+}
 """Files that mean something: what is asked for is never made, only planned."""
 
 REQUESTS: dict[str, Callable[[TestClient], Any]] = {
@@ -263,6 +325,47 @@ REQUESTS: dict[str, Callable[[TestClient], Any]] = {
             "target": "cpu",
             "options": {"pins": [{"fuse": True, "nodes": ["n0", "n1"]}] * 100_000},
         },
+    ),
+    "sql in a title": lambda c: c.post(
+        "/v1/plans",
+        json={"graph": graph_json(), "target": "cpu", "title": "'; DROP TABLE jobs"},
+    ),
+    "html in a title": lambda c: c.post(
+        "/v1/plans",
+        json={"graph": graph_json(), "target": "cpu", "title": "<img onerror=x>"},
+    ),
+    "sql in options": lambda c: c.post(
+        "/v1/plans",
+        json={
+            "graph": graph_json(),
+            "target": "cpu",
+            "options": {"objective": "'; DROP TABLE plans; --"},
+        },
+    ),
+    "html in a shape": lambda c: c.post(
+        "/v1/plans",
+        json={
+            "graph": graph_json(),
+            "target": "cpu",
+            "options": {"shapes": {"<script>": 4}},
+        },
+    ),
+    "a repeat key with a line end": lambda c: c.post(
+        "/v1/plans",
+        json={"graph": graph_json(), "target": "cpu"},
+        headers={"Idempotency-Key": "'; DROP TABLE idempotency; -- %0d%0a"},
+    ),
+    "sql in a lookup": lambda c: c.post(
+        "/v1/plans:lookup", json={"keys": ["' OR 1=1 --"], "evidence": "measured"}
+    ),
+    "a million keys": lambda c: c.post(
+        "/v1/plans:lookup", json={"keys": ["0" * 64] * 100_000}
+    ),
+    "html in a node to explain": lambda c: c.get(
+        f"/v1/plans/{'0' * 64}/explain", params={"a": "<script>", "b": "' OR 1"}
+    ),
+    "sql in an event id": lambda c: c.get(
+        "/v1/jobs/none/events", headers={"Last-Event-ID": "1 OR 1=1"}
     ),
     "sql in a job": lambda c: c.get("/v1/jobs/1'%20OR%20'1'='1"),
     "sql in a cursor": lambda c: c.get("/v1/jobs", params={"cursor": "' OR 1=1 --"}),

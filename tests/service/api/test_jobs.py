@@ -199,3 +199,18 @@ def test_a_device_is_measured_on_by_one_worker(start: Start) -> None:
     start(**NULL)
     with pytest.raises(DeviceBusy, match="measures on it already"):
         start(**NULL)
+
+
+def test_a_job_may_time_kernels_with_cold_caches(start: Start) -> None:
+    """It is asked for beside the budget, and the job tells it."""
+    client = start(**NULL)
+    asked = {"target": "cpu", "mode": "tuned", "cache": "cold"}
+    answer = client.post(
+        "/v1/plans", content=graph_onnx(), params=asked, headers=ONNX
+    ).json()
+    job = ended(client, answer["job"])
+    assert (job["state"], job["cache"]) == ("succeeded", "cold")
+    wrong = {**asked, "cache": "hot"}
+    refused = client.post("/v1/plans", content=graph_onnx(), params=wrong, headers=ONNX)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["where"].endswith("cache")

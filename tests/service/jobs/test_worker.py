@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,12 +16,14 @@ from service.errors import DeviceBusy
 from service.jobs.engine import VERSION, JobQueue
 from service.jobs.locks import DeviceLock
 from service.jobs.planning import Planner, Question
+from service.jobs.session import Tuning, open_tuning
 from service.jobs.submission import Ask, Submissions
 from service.jobs.worker import Worker
 from service.settings import Settings
 from service.store import Database, devices, heartbeats, jobs
 from service.store.devices import StoredDevice
 from tests.service.api.models import graph_onnx
+from tuner.runtime.runner import Runner
 
 
 @pytest.fixture
@@ -150,3 +153,39 @@ def test_a_device_lock_names_its_holder(tmp_path: Path) -> None:
     first.release()
     second.acquire()
     second.release()
+
+
+def first_kernels(tuning: Tuning, runner: Runner) -> set[str]:
+    """Identities of the first kernel runs of a session."""
+    while (batch := tuning.propose()) is not None:
+        found = {one["key"] for one in batch["items"] if one["kind"] == "kernel"}
+        if found:
+            return found
+        tuning.observe(batch, tuning.measure(batch, runner))
+    return set()
+
+
+def test_a_job_times_kernels_with_the_caches_that_were_asked_for(
+    submissions: Submissions, database: Database
+) -> None:
+    """What it measures has another identity, and takes none of the other kind over."""
+    planner = Planner(plan_seconds=5)
+    keys = {}
+    for cache in ("warm", "cold"):
+        question = replace(ask().question, data=graph_onnx(width=48 + len(keys)))
+        job = submissions.submit(replace(ask(), question=question, cache=cache)).job
+        assert job is not None
+        with database.read() as session:
+            found = jobs.find(session, job.id)
+        assert found is not None
+        assert found.request.cache == cache
+        tuning = open_tuning(planner, found.request, graph_onnx(width=48), known={})
+        with Runner("null:0") as runner:
+            keys[cache] = first_kernels(tuning, runner)
+    assert keys["warm"]
+    assert not keys["warm"] & keys["cold"]
+
+
+def test_a_repeated_request_must_ask_for_the_same_caches() -> None:
+    """An Idempotency-Key of a request for warm ones is not one for cold ones."""
+    assert ask().fingerprint != replace(ask(), cache="cold").fingerprint
