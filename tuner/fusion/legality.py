@@ -21,7 +21,7 @@ from tuner.fusion.contraction import (
     own_family,
     written_fault,
 )
-from tuner.fusion.library import library_fault
+from tuner.fusion.library import is_kept, library_fault
 from tuner.fusion.merged import merged_fault, merged_library_fault
 from tuner.fusion.rows import row_fault
 from tuner.fusion.view import View, bits
@@ -170,8 +170,19 @@ class Rules:
     def _opaque(self, mask: int) -> Family | Refusal:
         if self._is_unit(mask):
             return Family.OPAQUE
+        if self._is_one_session(mask):
+            return Family.LIBRARY
         names = [n.name for n in self.nodes(mask) if n.op == "opaque"]
         return Refusal(reason=f"{names[0]}: an opaque node must be alone")
+
+    def _is_one_session(self, mask: int) -> bool:
+        """Whether the library runs the whole graph, nodes that we do not know too."""
+        is_whole = self.profile == "full" and mask == self.view.everything
+        return (
+            is_whole
+            and self.limits.library == "session"
+            and all(is_kept(n) for n in self.nodes(mask) if n.op == "opaque")
+        )
 
     def _anchored(self, mask: int, anchors: int) -> Family | Refusal:
         """A library if one can run it, else a kernel of ours."""

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from tuner.fusion.view import View, bits
-from tuner.ir.inference import ints
+from tuner.ir.graph import Node
+from tuner.ir.inference import ints, whole
 from tuner.ir.ops import Pattern
 
 ANCHORS: Final = frozenset({Pattern.CONTRACTION, Pattern.WINDOW})
 _BIAS_OPS: Final = frozenset({"add", "sub"})
 _GELU_OPS: Final = frozenset({"mul", "div", "add", "erf", "tanh", "pow"})
 _GELU_NODES: Final = 10
+KEPT_SINCE: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "ArgMax": 13,
+        "ArgMin": 13,
+        "Compress": 11,
+        "CumSum": 14,
+        "Einsum": 12,
+        "GatherElements": 13,
+        "GatherND": 13,
+        "NonZero": 13,
+        "OneHot": 11,
+        "ScatterElements": 18,
+        "ScatterND": 18,
+        "TopK": 11,
+        "Trilu": 14,
+    }
+)
+"""Operators of the standard that mean the same from an opset on to that in which
+library calls are written, so that they may stand in one call with others."""
 
 
 def library_fault(
@@ -223,6 +245,14 @@ class Epilogue:
 
     def _name(self, i: int) -> str:
         return self.view.nodes[i].name
+
+
+def is_kept(node: Node) -> bool:
+    """Whether an opaque node may stand in one library call with others."""
+    given = node.attributes
+    since = KEPT_SINCE.get(str(given.get("op_type")))
+    is_standard = given.get("domain") in ("", "ai.onnx")
+    return is_standard and since is not None and whole(given, "opset") >= since
 
 
 def swaps_last_two(perm: tuple[int, ...]) -> bool:
