@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 DeviceName = Annotated[
     str, typer.Option("--device", "-d", help="Device of this machine: cpu, cuda:0.")
 ]
+
+HISTORY: Final = 20
+"""Earlier runs that a drift is judged by, at most."""
 
 
 def register(app: typer.Typer) -> None:
@@ -190,28 +193,35 @@ def accuracy(
         from tuner.document import encode
 
         inputs.write_bytes(raw, encode(accuracy_json(measured)))
-    _remember(known, told)
+    told["drift"] = _remember(known, told)
     if as_json:
         output.emit(told)
         return
     _show_accuracy(told)
+    for sentence in told["drift"]:
+        output.line(f"warning: predictions have drifted, calibrate again: {sentence}")
 
 
-def _remember(known: Device, told: Mapping[str, Any]) -> None:
-    """Keep what was found, so that a drift can be seen later."""
+def _remember(known: Device, told: Mapping[str, Any]) -> list[str]:
+    """Keep what was found; where these numbers predicted this host better before."""
     from service.store import accuracy as accuracy_store
     from service.store import connect, schema
+    from tuner.calibration.report import drifted
 
     given = inputs.settings()
     schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
     database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
+    target, host = known.id.partition("@")[0], platform.node() or "localhost"
     try:
         with database.write() as session:
+            runs = accuracy_store.runs(session, target, limit=HISTORY)
+            same = (host, known.digest)
+            before = [r.summary for r in runs if (r.host, r.digest) == same]
             accuracy_store.record(
                 session,
                 accuracy_store.AccuracyRun(
-                    target=known.id.partition("@")[0],
-                    host=platform.node() or "localhost",
+                    target=target,
+                    host=host,
                     digest=known.digest,
                     summary=told,
                     created_at=datetime.now(UTC),
@@ -219,6 +229,7 @@ def _remember(known: Device, told: Mapping[str, Any]) -> None:
             )
     finally:
         database.close()
+    return drifted(told, before)
 
 
 def _show_accuracy(told: Mapping[str, Any]) -> None:

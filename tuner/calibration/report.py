@@ -33,6 +33,10 @@ LONG_SECONDS: Final = 1e-4
 SPREAD: Final = 3.0
 """A ranking counts where schedules differ by more than so many times the noise."""
 _MIN_FIT: Final = 3
+DRIFT_FACTOR: Final = 1.5
+"""An error that has grown so much is no accident of the schedules that were drawn."""
+DRIFT_RUNS: Final = 2
+"""Earlier runs that a drift is judged by, at least."""
 
 Json = dict[str, Any]
 Predict = Callable[[Trial], float]
@@ -241,6 +245,37 @@ def summary(measured: Accuracy) -> Json:
         "failures": len(measured.failures),
         "seconds": measured.seconds,
     }
+
+
+def drifted(now: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> list[str]:
+    """In which figures predictions are worse than they used to be on this machine.
+
+    Args:
+        now: summary of a run.
+        before: summaries of earlier runs, in any order; fewer than `DRIFT_RUNS` say
+            nothing.
+
+    Returns:
+        A sentence for each error that exceeds the median of the earlier ones by the
+        factor `DRIFT_FACTOR`, and by more than the noise of this run.
+    """
+    if len(before) < DRIFT_RUNS:
+        return []
+    found = []
+    for what, value in _errors(now).items():
+        earlier = [_errors(each)[what] for each in before if what in _errors(each)]
+        if len(earlier) < DRIFT_RUNS:
+            continue
+        usual = median(earlier)
+        if value > DRIFT_FACTOR * usual and value > usual + (now["noise"] or 0.0):
+            found.append(f"{what}: {value:.1%}, where it used to be {usual:.1%}")
+    return found
+
+
+def _errors(told: Mapping[str, Any]) -> Mapping[str, float]:
+    """Relative errors of a summary by the words of their rows."""
+    rows = [row for row in told["rows"] if row["what"].startswith("error ")]
+    return {row["what"]: row["model"] for row in rows if row["model"] is not None}
 
 
 def _small_model(trials: Sequence[Trial]) -> tuple[float, float]:

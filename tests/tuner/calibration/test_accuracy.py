@@ -19,7 +19,7 @@ from tuner.calibration.accuracy import (
     predicted_again,
 )
 from tuner.calibration.corpus import fusion_pairs, samples
-from tuner.calibration.report import accuracy_from, accuracy_json, summary
+from tuner.calibration.report import accuracy_from, accuracy_json, drifted, summary
 from tuner.document import encode
 from tuner.errors import InvalidModel
 from tuner.kernel.lower import lower
@@ -193,3 +193,22 @@ def test_the_record_holds_every_sample() -> None:
     assert all(len(trial["samples"]) == 7 for trial in trials)
     assert all(len(d["apart"]["samples"]) == 7 for d in decisions)
     assert told["device"]["digest"] == cpu().digest
+
+
+def _told(error: float, noise: float = 0.02) -> dict[str, Any]:
+    rows = [
+        {"what": "error above 100 us", "model": error},
+        {"what": "tau over all", "model": 0.9},
+    ]
+    return {"rows": rows, "noise": noise}
+
+
+def test_a_drift_is_named_and_noise_is_none() -> None:
+    """An error half as large again as it used to be; not one within the noise."""
+    before = [_told(0.10), _told(0.12), _told(0.11)]
+    (sentence,) = drifted(_told(0.30), before)
+    assert sentence == "error above 100 us: 30.0%, where it used to be 11.0%"
+    assert drifted(_told(0.15), before) == []
+    assert drifted(_told(0.30, noise=0.25), before) == []
+    assert drifted(_told(0.30), before[:1]) == []
+    assert drifted(_told(0.02), before) == []
