@@ -61,6 +61,13 @@ class Floor:
         """What it adds to read or write a tensor of so many bytes."""
         return least_moving_seconds(nbytes, self.device)
 
+    def storing_seconds(self, nbytes: int) -> float:
+        """What it adds to write one: to main memory, where caches do not keep it."""
+        moving = self.moving_seconds(nbytes)
+        if self.device.kind == "ideal" or self.device.caches_writes:
+            return moving
+        return max(moving, nbytes / self.device.dram_bytes_per_second)
+
 
 def floor_of(device: Device, options: Options) -> Floor:
     """The floor of the prices on a device."""

@@ -28,6 +28,9 @@ class Floor(Protocol):
     def moving_seconds(self, nbytes: int) -> float:
         """What it adds to read or write a tensor of so many bytes."""
 
+    def storing_seconds(self, nbytes: int) -> float:
+        """What it adds to write a tensor of so many bytes; no less than moving it."""
+
 
 class Book:
     """What is known of candidates whatever they cost."""
@@ -170,25 +173,3 @@ class Columns:
             )
             found.append(self.price(candidate))
         return found
-
-
-class Weighed(Columns):
-    """The prices of others, and some more for every byte that is moved."""
-
-    def __init__(
-        self, rules: Rules, columns: Columns, book: Book, seconds_per_byte: float
-    ) -> None:
-        """Ask the given columns for what each kernel costs."""
-        super().__init__(rules, lambda *_: math.inf, book)
-        self._columns = columns
-        self._seconds_per_byte = seconds_per_byte
-
-    def at_least(self, candidate: Candidate) -> tuple[float, bool]:
-        """The price; without it there is no weight."""
-        return self.price(candidate).seconds, True
-
-    def price(self, candidate: Candidate) -> Priced:
-        """A candidate with its price and the weight of its bytes."""
-        found = self._columns.price(candidate)
-        weight = self._seconds_per_byte * self._book.moved_bytes(candidate)
-        return replace(found, seconds=found.seconds + weight)

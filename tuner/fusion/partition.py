@@ -15,12 +15,12 @@ from tuner.fusion.baselines import cheapest, constrained, greedy, unfused_groups
 from tuner.fusion.candidates import Candidate, Space
 from tuner.fusion.columns import Book, Columns, Floor, Price
 from tuner.fusion.grouping import Grouping
-from tuner.fusion.horizontal import join_side_by_side
+from tuner.fusion.horizontal import join_side_by_side, least_seconds
 from tuner.fusion.legality import Limits, Profile, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
 from tuner.fusion.pins import Pins
-from tuner.fusion.trim import without_unread
+from tuner.fusion.trim import EQUAL, without_unread
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
 from tuner.fusion.zones import Twin, Zone
@@ -34,7 +34,14 @@ NO_WALL: Final = 1 << 30
 JOINED_AFTERWARDS: Final = (
     "kernels that are cheaper in pairs are joined after the proof"
 )
-"""Said of every space: such groups can only cost less than what the bound is about."""
+"""Said where such groups cost no less than what the bound is about, or where nothing is
+known of what they could cost."""
+JOINED_IN_BOUND: Final = (
+    "kernels that are cheaper in pairs are joined; the bound is that of the fewest"
+    " launches and of every tensor given or delivered moved once, however kernels are"
+    " joined"
+)
+"""Said where joined kernels cost less than the best partition without them."""
 WRITTEN_FIRST: Final = "a tensor in a ring is read after every kernel that writes it"
 """Said of every space: what `put_in_order` adds where kernels wait for each other."""
 STOPPED: Final = (
@@ -181,7 +188,13 @@ class Partitioner:
         chosen = _improved(search, chosen)
         chosen = cheapest(chosen, starts, wishes, self._book.moved_bytes)
         return Solution(
-            partition=_partition(rules, search, chosen, bound, is_cut=time.was_over),
+            partition=_partition(
+                rules,
+                search,
+                chosen,
+                (bound, least_seconds(rules, floor)),
+                is_cut=time.was_over,
+            ),
             baselines=MappingProxyType(
                 {name: self._baseline(found) for name, found in starts.items()}
             ),
@@ -367,10 +380,21 @@ def _partition(
     rules: Rules,
     search: _Search,
     chosen: Sequence[Priced],
-    bound: float,
+    bounds: tuple[float, float | None],
     *,
     is_cut: bool,
 ) -> Partition:
+    """The answer, with the bound that speaks about its kernels.
+
+    Args:
+        rules: which kernels are legal.
+        search: how they were found.
+        chosen: them.
+        bounds: of all partitions without kernels that were joined afterwards, and of
+            all with such kernels, if that is known.
+        is_cut: whether the time limit was reached.
+    """
+    bound, least = bounds
     choices = launch_order(
         rules.view.graph,
         [
@@ -380,6 +404,9 @@ def _partition(
     )
     objective = math.fsum(choice.seconds for choice in choices)
     limit = rules.limits.max_nodes
+    joined = JOINED_AFTERWARDS
+    if least is not None and objective < (1 - EQUAL) * bound:
+        bound, joined = least, JOINED_IN_BOUND
     return Partition(
         choices=choices,
         objective_seconds=objective,
@@ -393,7 +420,7 @@ def _partition(
             rules=(
                 *search.space.rules_in_words,
                 WRITTEN_FIRST,
-                JOINED_AFTERWARDS,
+                joined,
                 *((STOPPED,) if is_cut else ()),
             ),
         ),

@@ -12,7 +12,7 @@ from tuner.fusion.view import bits
 
 
 def repaired(
-    rules: Rules, pins: Pins, base: Sequence[int], kernels: Grouping
+    rules: Rules, pins: Pins, base: Sequence[int], kernels: Sequence[tuple[int, int]]
 ) -> Grouping | None:
     """Kernels that keep the pins and can still run in some order; None if none do.
 
@@ -34,7 +34,7 @@ def repaired(
     view = rules.view
     needs = [view.needs(mask) for mask, _ in found]
     _, stuck = runnable_order(needs, [outputs for _, outputs in found])
-    return None if stuck or not pins.keep(found) else found
+    return None if stuck or not pins.keep(found) else tuple(found)
 
 
 def _cut(

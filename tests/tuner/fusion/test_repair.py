@@ -47,7 +47,7 @@ def test_a_kernel_that_breaks_a_pin_is_cut_once() -> None:
     base = [1 << i for i in range(6)]
     whole = (rules.view.everything, rules.view.delivered)
     found = repaired(rules, pins, base, [whole])
-    assert found == [(0b001111, 0b001000), (0b110000, 0b100000)]
+    assert found == ((0b001111, 0b001000), (0b110000, 0b100000))
 
 
 def test_nodes_that_must_be_together_get_a_kernel() -> None:

@@ -1,0 +1,91 @@
+"""Kernels that are joined side by side, and the bound that speaks about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cost_model.catalog import find
+from tests.tuner.kernel.builder import Builder
+from tuner.fusion.explain import side_by_side
+from tuner.fusion.horizontal import least_seconds
+from tuner.fusion.legality import Limits, Rules
+from tuner.fusion.partition import (
+    JOINED_AFTERWARDS,
+    JOINED_IN_BOUND,
+    Partitioner,
+    solve,
+)
+from tuner.fusion.view import View
+from tuner.ir.graph import Graph
+from tuner.plan import Options, Partition
+from tuner.pricing import Floor, Pricer, floor_of
+
+DEVICE = find("sm_90")
+
+
+def updates(count: int, extent: int) -> Graph:
+    """Steps of an optimiser: independent, each on tensors of its own."""
+    b = Builder()
+    outputs = []
+    for _ in range(count):
+        x, g = b.input(extent, extent), b.input(extent, extent)
+        step = b.op("div", g, b.op("sqrt", b.op("mul", g, g)))
+        outputs.append(b.op("sub", x, step))
+    return b.graph(*outputs)
+
+
+def _planned(graph: Graph, pricer: Pricer, limits: Limits, floor: Floor) -> Partition:
+    partitioner = Partitioner(graph, limits=limits)
+    return partitioner.solve(pricer.seconds, floor=floor).partition
+
+
+@pytest.mark.parametrize(("count", "kernels"), [(12, 1), (20, 2)])
+def test_joined_kernels_are_in_the_bound(count: int, kernels: int) -> None:
+    """The gap is that to what no joining can beat; walls of a kernel count launches."""
+    graph = updates(count, 256)
+    limits, floor = Limits.of(DEVICE), floor_of(DEVICE, Options())
+    pricer = Pricer(graph, DEVICE, Options())
+    found = _planned(graph, pricer, limits, floor)
+    assert len(found.choices) == kernels
+    assert JOINED_IN_BOUND in found.candidate_space.rules
+    least = least_seconds(Rules(View(graph), "full", limits), floor)
+    assert least == found.bound_seconds
+    assert kernels * floor.launch < least <= found.objective_seconds
+    assert found.gap < 0.1
+
+
+def test_without_a_gain_the_bound_is_that_of_the_proof() -> None:
+    """Nothing to join: the old bound, and gap 0."""
+    graph = updates(1, 256)
+    limits, floor = Limits.of(DEVICE), floor_of(DEVICE, Options())
+    pricer = Pricer(graph, DEVICE, Options())
+    found = _planned(graph, pricer, limits, floor)
+    assert JOINED_AFTERWARDS in found.candidate_space.rules
+    assert found.gap <= 1e-6
+
+
+def test_no_plan_costs_less_than_the_least() -> None:
+    """Not even one in which everything is apart, on any device."""
+    for target in ("sm_80", "sm_90", "cpu", "ideal"):
+        device = find(target)
+        graph = updates(3, 64)
+        limits, floor = Limits.of(device), floor_of(device, Options())
+        least = least_seconds(Rules(View(graph), "full", limits), floor)
+        pricer = Pricer(graph, device, Options())
+        found = _planned(graph, pricer, limits, floor)
+        assert least is not None
+        assert least <= found.objective_seconds * (1 + 1e-9)
+
+
+def test_a_group_says_what_its_parts_would_cost_apart() -> None:
+    """One line: launches saved, and the price of the other choice."""
+    graph = updates(4, 64)
+    limits = Limits.of(DEVICE)
+    pricer = Pricer(graph, DEVICE, Options())
+    found = solve(graph, pricer.seconds, limits=limits).partition
+    (told,) = side_by_side(graph, pricer.seconds, found, limits=limits)
+    assert told.together
+    assert len(told.nodes) == 4
+    assert told.reason.startswith("3 launches and 0 bytes fewer; apart costs +")
+    assert told.opposite_seconds is not None
+    assert told.opposite_seconds > told.seconds
