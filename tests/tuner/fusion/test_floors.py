@@ -14,6 +14,7 @@ from cost_model.device import LaunchMode
 from tests.conftest import SOAK
 from tests.tuner.fusion.random_graphs import random_graph
 from tests.tuner.fusion.zoo_pieces import cut, static_graphs
+from tuner.assembly import limits_for
 from tuner.fusion.candidates import Space
 from tuner.fusion.columns import Columns
 from tuner.fusion.legality import Rules
@@ -21,7 +22,7 @@ from tuner.fusion.milp import Row, minimise
 from tuner.fusion.partition import Partitioner
 from tuner.fusion.view import View
 from tuner.ir.graph import Graph, Region
-from tuner.pipeline import limits_for, resolve_target
+from tuner.pipeline import resolve_target
 from tuner.plan import Family, Options
 from tuner.pricing import Pricer, floor_of
 
@@ -107,7 +108,7 @@ def test_the_least_cost_does_not_depend_on_what_was_priced(
 
 def _pieces(graphs: Mapping[str, Graph], size: int) -> list[Graph]:
     rng = random.Random(size)
-    found = []
+    found: list[Graph] = []
     while len(found) < PIECES:
         piece = cut(graphs[rng.choice(sorted(graphs))], rng, size)
         if piece is not None:
