@@ -211,6 +211,22 @@ def least_moving_seconds(nbytes: int, device: Device) -> float:
     )
 
 
+def least_computing_seconds(operations: Mapping[Pipe, float], device: Device) -> float:
+    """What so many operations take at least on a whole device, in whatever kernels.
+
+    Index arithmetic and conversions count as nothing: another kernel may need fewer.
+    """
+    if device.kind == "ideal":
+        return 0.0
+    needed = {p: n for p, n in operations.items() if p not in _SCHEDULE_PIPES}
+    return _busiest(needed, device.operations_per_second, device.pipe_overlap)[0]
+
+
+def least_busy_seconds(moving: float, computing: float, device: Device) -> float:
+    """What moving and computing take at least where each hides what it can."""
+    return moving + computing - device.overlap * min(moving, computing)
+
+
 def _ideal(work: Work, evidence: Evidence) -> Estimate:
     nbytes = work.read_bytes + work.written_bytes
     seconds = IDEAL_SECONDS_PER_BYTE * nbytes

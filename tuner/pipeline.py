@@ -92,8 +92,8 @@ class Planner:
         rules = [r for r in self.options.rules.fusion if holds_on(r, self.device)]
         self.wishes = wishes(self.model.graph, rules, self.model.kinds)
         self.required = [rule.name for rule in rules if rule.action == "require"]
-        self.floor = floor_of(self.device, self.options)
         self.pricer = Pricer(self.model.graph, self.device, self.options)
+        self.floor = floor_of(self.device, self.options, self.pricer)
         self.partitioner = Partitioner(
             self.model.graph,
             profile=self.options.legality,

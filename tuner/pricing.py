@@ -7,7 +7,7 @@ under a key that holds structure, attributes and types, but no names.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, cast
@@ -15,6 +15,8 @@ from typing import Final, cast
 from cost_model.device import Device
 from cost_model.estimate import Estimate, Evidence
 from cost_model.roofline import (
+    least_busy_seconds,
+    least_computing_seconds,
     least_launch_seconds,
     least_moving_seconds,
     lower_bound,
@@ -48,10 +50,17 @@ class Priced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """What no price of `Pricer` is below, from what a kernel moves alone."""
+    """What no price of `Pricer` is below, from what a kernel moves alone.
+
+    Attributes:
+        device: what the kernels run on.
+        launch: seconds of a kernel that does nothing.
+        pricer: knows what nodes compute; without it that counts as nothing.
+    """
 
     device: Device
     launch: float
+    pricer: Pricer | None = None
 
     def launch_seconds(self, family: Family) -> float | None:
         """What any kernel of a family costs; None if it has to be priced."""
@@ -68,11 +77,28 @@ class Floor:
             return moving
         return max(moving, nbytes / self.device.dram_bytes_per_second)
 
+    def busy_seconds(
+        self, moving: float, nodes: Iterable[tuple[Region, Family]]
+    ) -> float:
+        """What kernels take at least that move for so long, and compute some nodes.
 
-def floor_of(device: Device, options: Options) -> Floor:
+        Args:
+            moving: seconds of everything that has to be moved.
+            nodes: each alone in a region; a kernel may compute one more than once.
+        """
+        total: dict[Pipe, float] = {}
+        for region, family in nodes if self.pricer else ():
+            alone = self.pricer.priced(region, family) if self.pricer else None
+            for pipe, count in alone.work.operations.items() if alone else ():
+                total[pipe] = total.get(pipe, 0.0) + count
+        computing = least_computing_seconds(total, self.device)
+        return least_busy_seconds(moving, computing, self.device)
+
+
+def floor_of(device: Device, options: Options, pricer: Pricer | None = None) -> Floor:
     """The floor of the prices on a device."""
     launch = least_launch_seconds(device, launch_mode=options.launch_mode)
-    return Floor(device=device, launch=launch)
+    return Floor(device=device, launch=launch, pricer=pricer)
 
 
 class Pricer:

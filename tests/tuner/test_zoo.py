@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import SHARED
 from tuner.execution import run_plan
+from tuner.fusion.partition import JOINED_IN_BOUND
 from tuner.model import Model, load
 from tuner.pipeline import make_plan
 from tuner.plan import Options, Plan
@@ -48,6 +49,8 @@ def test_a_real_model_is_planned_with_a_proof_and_beats_tvms_rules(
 ) -> None:
     """A small gap, never worse than a baseline, and less of all than TVM's rules.
 
+    Where kernels were joined side by side, the bound knows no more of them than how few
+    they can be, what they move and what they compute; so the gap is wider there.
     Bytes are below theirs, too, but for chains of convolutions with one mean at the
     end, where nothing that TVM does not fuse is left to fuse.
     Bytes are compared where one library call is one kernel: on a CPU the library passes
@@ -56,7 +59,8 @@ def test_a_real_model_is_planned_with_a_proof_and_beats_tvms_rules(
     """
     plan = planned(model_file, target)
     partition = plan.partition
-    assert partition.gap <= 1e-2
+    is_joined = JOINED_IN_BOUND in partition.candidate_space.rules
+    assert partition.gap <= (0.15 if is_joined else 1e-6)
     for baseline in plan.baselines.values():
         limit = baseline.objective_seconds * (1 + 1e-9)
         assert partition.objective_seconds <= limit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -30,6 +30,11 @@ class Floor(Protocol):
 
     def storing_seconds(self, nbytes: int) -> float:
         """What it adds to write a tensor of so many bytes; no less than moving it."""
+
+    def busy_seconds(
+        self, moving: float, nodes: Iterable[tuple[Region, Family]]
+    ) -> float:
+        """What kernels take at least that move for so long and compute some nodes."""
 
 
 class Book:

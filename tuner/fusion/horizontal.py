@@ -12,7 +12,7 @@ from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.order import runnable_order
 from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
-from tuner.fusion.view import bits
+from tuner.fusion.view import View, bits
 from tuner.ir.ops import Pattern
 from tuner.plan import GENERATED, Family
 
@@ -67,9 +67,10 @@ def _joined_once(
 def least_seconds(rules: Rules, floor: Floor | None) -> float | None:
     """What no set of kernels can beat, however they are joined.
 
-    As many launches as the nodes need at least; and whatever the graph is given and
-    needs whole, and whatever it delivers, is moved once. None where nothing is known of
-    prices, or where a library may take part, whose calls follow other laws.
+    As many launches as the nodes need at least; whatever the graph is given and needs
+    whole, and whatever it delivers, is moved once; and every node is computed once.
+    None where nothing is known of prices, or where a library may take part, whose calls
+    follow other laws.
     """
     view = rules.view
     others = (Pattern.CONTRACTION, Pattern.WINDOW, Pattern.OPAQUE)
@@ -80,12 +81,24 @@ def least_seconds(rules: Rules, floor: Floor | None) -> float | None:
     ]
     if not view.nodes or None in launches:
         return None
-    whole = (i for i in range(len(view.nodes)) if not view.narrowing >> i & 1)
+    whole = [i for i in range(len(view.nodes)) if not _is_narrowed(view, i)]
     given = {name for i in whole for name in view.given[i]}
-    read = math.fsum(floor.moving_seconds(view.given_bytes[n]) for n in sorted(given))
-    stored = (floor.storing_seconds(view.bytes[j]) for j in bits(view.delivered))
+    moved = [floor.moving_seconds(view.given_bytes[name]) for name in sorted(given)]
+    moved += [floor.storing_seconds(view.bytes[j]) for j in bits(view.delivered)]
+    alone = ((1 << i, view.made[i]) for i in whole)
+    nodes = [
+        (view.region(mask, outputs), family)
+        for mask, outputs in alone
+        if isinstance(family := rules.judge(mask, outputs), Family)
+    ]
     launch = min(seconds for seconds in launches if seconds is not None)
-    return _fewest_kernels(rules) * launch + read + math.fsum(stored)
+    busy = floor.busy_seconds(math.fsum(moved), nodes)
+    return _fewest_kernels(rules) * launch + busy
+
+
+def _is_narrowed(view: View, i: int) -> bool:
+    """Whether a kernel may need a node, or what it reads, in part only."""
+    return bool((view.below[i] | 1 << i) & view.narrowing)
 
 
 def _fewest_kernels(rules: Rules) -> int:

@@ -38,8 +38,8 @@ JOINED_AFTERWARDS: Final = (
 known of what they could cost."""
 JOINED_IN_BOUND: Final = (
     "kernels that are cheaper in pairs are joined; the bound is that of the fewest"
-    " launches and of every tensor given or delivered moved once, however kernels are"
-    " joined"
+    " launches, of every tensor given or delivered moved once, and of every node"
+    " computed once, however kernels are joined"
 )
 """Said where joined kernels cost less than the best partition without them."""
 WRITTEN_FIRST: Final = "a tensor in a ring is read after every kernel that writes it"

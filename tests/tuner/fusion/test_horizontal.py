@@ -77,6 +77,35 @@ def test_no_plan_costs_less_than_the_least() -> None:
         assert least <= found.objective_seconds * (1 + 1e-9)
 
 
+def test_what_is_read_in_part_is_not_in_the_least() -> None:
+    """A slice of a product computes, and reads, no more than the slice."""
+    b = Builder()
+    x = b.input(1 << 12, 1 << 10)
+    y = b.op("exp", b.op("mul", x, x))
+    graph = b.graph(b.op("slice", y, starts=(0, 0), sizes=(1, 1 << 10), steps=(1, 1)))
+    limits = Limits.of(DEVICE)
+    pricer = Pricer(graph, DEVICE, Options())
+    floor = floor_of(DEVICE, Options(), pricer)
+    least = least_seconds(Rules(View(graph), "full", limits), floor)
+    found = _planned(graph, pricer, limits, floor)
+    assert least is not None
+    whole = floor.launch + floor.moving_seconds(graph.types[x].bytes)
+    assert least <= found.objective_seconds < whole
+
+
+def test_what_nodes_compute_is_in_the_least() -> None:
+    """Side by side or not, each node is computed at least once."""
+    graph, limits, cpu = updates(3, 512), Limits.of(find("cpu")), find("cpu")
+    pricer = Pricer(graph, cpu, Options())
+    rules = Rules(View(graph), "full", limits)
+    moved = least_seconds(rules, floor_of(cpu, Options()))
+    worked = least_seconds(rules, floor_of(cpu, Options(), pricer))
+    found = _planned(graph, pricer, limits, floor_of(cpu, Options(), pricer))
+    assert moved is not None
+    assert worked is not None
+    assert 1.2 * moved < worked <= found.objective_seconds
+
+
 def test_a_group_says_what_its_parts_would_cost_apart() -> None:
     """One line: launches saved, and the price of the other choice."""
     graph = updates(4, 64)
