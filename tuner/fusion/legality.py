@@ -23,7 +23,7 @@ from tuner.fusion.contraction import (
 )
 from tuner.fusion.library import is_kept, library_fault
 from tuner.fusion.merged import merged_fault, merged_library_fault
-from tuner.fusion.rows import row_fault
+from tuner.fusion.rows import RowFaults
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Graph, Node, Region
 from tuner.ir.ops import Pattern
@@ -125,7 +125,7 @@ class Rules:
         self.profile = profile
         self.limits = limits
         self._families: dict[int, Family | Refusal] = {}
-        self._row_faults: dict[object, str] = {}
+        self._rows = RowFaults(view)
 
     @property
     def judged(self) -> int:
@@ -251,17 +251,10 @@ class Rules:
         if not reductions:
             return Family.POINTWISE
         if not self._is_unit(mask):
-            fault = self._row_fault(mask)
+            fault = self._rows.fault(mask)
             if fault:
                 return Refusal(reason=fault)
         return Family.REDUCTION
-
-    def _row_fault(self, mask: int) -> str:
-        """Equal kernels have equal rows; the reason names the first one's nodes."""
-        key = self.view.structure(mask, 0)
-        if key not in self._row_faults:
-            self._row_faults[key] = row_fault(self.view.graph, self.nodes(mask))
-        return self._row_faults[key]
 
     def _is_unit(self, mask: int) -> bool:
         """A single node, or a user's node whole under the reference rules."""

@@ -9,7 +9,8 @@ same rows, short enough to hold, short inner loops unrolled.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from tuner.fusion import labels
 from tuner.fusion.labels import Affine, Label
 from tuner.fusion.traffic import move
-from tuner.fusion.view import ALIAS
+from tuner.fusion.view import ALIAS, View, bits
 from tuner.ir.graph import Graph, Node
 from tuner.ir.inference import ints
 from tuner.ir.ops import OPS, Pattern
@@ -66,11 +67,104 @@ def row_fault(
         nodes: in graph order, with the reshapes that they read through.
         unroll: longest inner reduction without a frame; 1 forbids them.
     """
+    return _judged(graph, nodes, unroll).fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What is known of one set of nodes.
+
+    Attributes:
+        fault: the first rule that it breaks, or "".
+        frames: the iteration space of each reduction that has one, with its name, in
+            graph order.
+    """
+
+    fault: str
+    frames: tuple[tuple[Frame, str], ...]
+
+
+def _judged(graph: Graph, nodes: Sequence[Node], unroll: int) -> _Judged:
+    rows = _Rows(graph, nodes, unroll)
     try:
-        _Rows(graph, nodes, unroll).run()
+        rows.run()
     except _Broken as broken:
-        return str(broken)
-    return ""
+        return _Judged(fault=str(broken), frames=rows.frames)
+    return _Judged(fault="", frames=rows.frames)
+
+
+class RowFaults:
+    """Faults of many sets of nodes of one graph; equal parts are looked at once.
+
+    A node says something about rows only if it is a reduction or depends on one in the
+    same kernel: of what comes before, no value belongs to a row yet. Such nodes fall
+    into parts that share no value. Labels pass along values alone, so parts are judged
+    one by one; all that ties them together is that their rows must be the same.
+    """
+
+    def __init__(self, view: View) -> None:
+        """Start with nothing known.
+
+        Args:
+            view: the graph.
+        """
+        self._view = view
+        self._parts: dict[int, _Judged] = {}
+        self._faults: dict[int, str] = {}
+
+    @property
+    def judged(self) -> int:
+        """Parts that have been looked at."""
+        return len(self._parts)
+
+    def fault(self, mask: int) -> str:
+        """The first rule that the nodes of a mask break, or ""."""
+        view = self._view
+        behind = mask & view.masks[Pattern.REDUCTION]
+        first = behind & -behind
+        for i in bits(mask & ~behind & ~(first - 1)):
+            if view.before[i] & behind:
+                behind |= 1 << i
+        found = self._faults.get(behind)
+        if found is None:
+            parts = [self._part(part) for part in self._apart(behind)]
+            found = self._faults[behind] = self._together(parts)
+        return found
+
+    def _apart(self, mask: int) -> Iterator[int]:
+        """The parts of a mask that no value leads from one to another."""
+        near, rest = self._view.near, mask
+        while rest:
+            part, front = 0, rest & -rest
+            while front:
+                part |= front
+                reached = 0
+                for i in bits(front):
+                    reached |= near[i]
+                front = reached & rest & ~part
+            rest &= ~part
+            yield part
+
+    def _part(self, mask: int) -> _Judged:
+        found = self._parts.get(mask)
+        if found is None:
+            graph = self._view.graph
+            names = self._view.region(mask, 0).nodes
+            nodes = [graph.by_name[name] for name in names]
+            found = self._parts[mask] = _judged(graph, nodes, UNROLL_LIMIT)
+        return found
+
+    @staticmethod
+    def _together(parts: Sequence[_Judged]) -> str:
+        frames = dict(pair for part in parts for pair in part.frames)
+        return _frames_fault(frames) or next((p.fault for p in parts if p.fault), "")
+
+
+def _frames_fault(frames: Mapping[Frame, str]) -> str:
+    if len(frames) <= 1:
+        return ""
+    names = ", ".join(sorted(frames.values()))
+    return f"reductions over different rows: {names}"
 
 
 def _is_reduction(node: Node) -> bool:
@@ -86,13 +180,14 @@ class _Rows:
         self.unrolled: dict[str, int] = {}
         self.inner = self._inner_reductions()
         self.outer = [n for n in nodes if _is_reduction(n) and n.name not in self.inner]
+        self.frames = tuple((frame(graph, node), node.name) for node in self.outer)
         self.frame: Frame = ()
 
     def run(self) -> None:
-        frames = {frame(self.graph, node): node.name for node in self.outer}
-        if len(frames) > 1:
-            names = ", ".join(sorted(frames.values()))
-            raise _Broken(f"reductions over different rows: {names}")
+        frames = dict(self.frames)
+        fault = _frames_fault(frames)
+        if fault:
+            raise _Broken(fault)
         if not frames:
             return
         (self.frame,) = frames

@@ -68,6 +68,7 @@ class View:
         given: graph inputs, weights and constants that each node reads, by home.
         readers: node mask of who reads each tensor.
         before, after: node mask of direct predecessors and successors.
+        near: node mask of both.
         above, below: node mask of all predecessors and successors.
         delivered: tensor mask of the graph outputs.
         patterns: behaviour of each node under fusion.
@@ -118,6 +119,7 @@ class View:
                 below[i] |= below[s] | 1 << s
         self.readers = tuple(readers)
         self.before, self.after = tuple(before), tuple(after)
+        self.near = tuple(b | a for b, a in zip(before, after, strict=True))
         self.above, self.below = tuple(above), tuple(below)
 
     def _aliases_of(self, node: Node) -> tuple[str, ...]:
