@@ -52,7 +52,7 @@ from service.jobs.submission import Submissions
 from service.jobs.worker import Worker
 from service.settings import Settings
 from service.store import Database, connect, upgrade
-from service.store.watching import watch
+from service.store.watching import Watcher, watch
 
 ROUTERS = (
     comparing.router,
@@ -148,7 +148,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         renewal = Renewal((context.gate.renew,))
         renewal.start()
         stack.push_async_callback(run_in_threadpool, renewal.stop)
-        await stack.enter_async_context(kept_fresh(context.hot, settings.url))
+        await stack.enter_async_context(kept_fresh(context.hot, context.watcher))
         if settings.worker:
             worker = make_worker(settings, database)
             await run_in_threadpool(worker.start)
@@ -157,9 +157,8 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
 
 
 @asynccontextmanager
-async def kept_fresh(hot: HotAnswers, url: str) -> AsyncIterator[None]:
+async def kept_fresh(hot: HotAnswers, watcher: Watcher) -> AsyncIterator[None]:
     """Answers that are in use are checked for as long as the block lasts."""
-    watcher = watch(url)
     task = asyncio.create_task(keep_fresh(hot, watcher))
     try:
         yield
@@ -270,6 +269,7 @@ def make_context(
         gate=gate,
         rates=rates,
         hot=HotAnswers(time.monotonic),
+        watcher=watch(settings.url),
         metrics=Metrics(database, now),
         clock=now,
     )

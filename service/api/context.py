@@ -15,6 +15,7 @@ from service.api.metrics import Metrics
 from service.jobs.submission import Submissions
 from service.settings import Settings
 from service.store import Database
+from service.store.watching import Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class Context:
     """The parts of the service that routes work with.
 
     Attributes:
+        watcher: asked from the event loop whether what is remembered is right.
         clock: gives the present moment, with its zone.
     """
 
@@ -31,6 +33,7 @@ class Context:
     gate: Gate
     rates: Rates
     hot: HotAnswers
+    watcher: Watcher
     metrics: Metrics
     clock: Callable[[], datetime]
 

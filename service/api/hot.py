@@ -3,8 +3,10 @@
 A build farm asks for the same keys again and again. What a key points to is believed
 for at most a second (`FRESH_SECONDS`) after the database was asked; bodies never
 change. Before that time is over the answers in use are checked in the background
-(`renewal`), so that requests do not wait for the database. An answer from here has the
-same status, headers and bytes as the route's.
+(`renewal`), so that requests do not wait for the database. One that nobody used for
+longer is kept all the same: when it is asked for again, one question to the database
+from the event loop (`store.watching`) tells whether it is still right. An answer from
+here has the same status, headers and bytes as the route's.
 """
 
 from __future__ import annotations
@@ -13,20 +15,26 @@ import asyncio
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.store import StoreError
 from service.store.plans import Evidence
+from service.store.watching import MOST_KEYS, Watcher
 
 FRESH_SECONDS: Final = 1.0
 """How long an answer may lag behind the database."""
 
 RENEW_SECONDS: Final = 0.2
 """From this age on, an answer that is used is checked at the next occasion."""
+
+IN_USE_SECONDS: Final = 10.0
+"""How long after its last use an answer is still checked in the background."""
 
 FOREVER_SECONDS: Final = 3600.0
 """How long a blob is kept: its bytes are those of its digest, whenever one asks."""
@@ -38,9 +46,12 @@ _ROUTES: Final[Mapping[str, str]] = {
 }
 _MAX_BYTES: Final = 64 * 2**20
 _MAX_ENTRIES: Final = 20_000
+_MAX_IN_USE: Final = 500
+"""Answers that are checked in the background: those used last."""
 
 Pairs = tuple[tuple[bytes, bytes], ...]
 Place = tuple[str, bytes]
+Old = tuple[Place, "Ready", "Source"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +112,7 @@ class HotAnswers:
         self._clock = clock
         self._lock = threading.Lock()
         self._ready: OrderedDict[Place, Ready] = OrderedDict()
-        self._due: set[Place] = set()
+        self._used_at: OrderedDict[Place, float] = OrderedDict()
         self._bytes = 0
 
     def now(self) -> float:
@@ -114,11 +125,16 @@ class HotAnswers:
         if ready is None:
             return None
         now = self._clock()
-        if now >= ready.until:
-            return None
         if now >= ready.renew_at:
-            self._due.add((path, query))
-        return ready
+            self._use((path, query), now)
+        return ready if now < ready.until else None
+
+    def old(self, place: Place) -> Old | None:
+        """An answer whatever its age, if the database can say whether it is right."""
+        ready = self._ready.get(place)
+        if ready is None or ready.source is None:
+            return None
+        return place, ready, ready.source
 
     def put_plan(
         self,
@@ -141,20 +157,24 @@ class HotAnswers:
         ready = _ready(told, read_at + FRESH_SECONDS)
         ready = replace(ready, renew_at=read_at + RENEW_SECONDS, source=source)
         self._put((path, query), ready)
+        self._use((path, query), self._clock())
 
     def put(self, path: str, query: bytes, told: Content) -> None:
         """Keep an answer that never changes; those kept first make room."""
         self._put((path, query), _ready(told, self._clock() + FOREVER_SECONDS))
 
-    def due(self) -> Sequence[tuple[Place, Ready, Source]]:
-        """Answers that were used and should be checked; each is told once."""
-        due, self._due = self._due, set()
-        pairs = ((place, self._ready.get(place)) for place in due)
-        return [
-            (place, ready, ready.source)
-            for place, ready in pairs
-            if ready is not None and ready.source is not None
-        ]
+    def due(self) -> Sequence[Old]:
+        """Answers that were used lately and should be checked."""
+        now = self._clock()
+        with self._lock:
+            while self._used_at:
+                place, used_at = next(iter(self._used_at.items()))
+                if now - used_at <= IN_USE_SECONDS:
+                    break
+                del self._used_at[place]
+            places = tuple(self._used_at)
+        kept = (self.old(place) for place in places)
+        return [one for one in kept if one is not None and now >= one[1].renew_at]
 
     def confirm(self, place: Place, ready: Ready, *, read_at: float) -> None:
         """Believe an answer for longer: the database still said so at that moment."""
@@ -169,6 +189,13 @@ class HotAnswers:
         """Forget an answer."""
         with self._lock:
             self._drop(place)
+
+    def _use(self, place: Place, now: float) -> None:
+        with self._lock:
+            self._used_at[place] = now
+            self._used_at.move_to_end(place)
+            if len(self._used_at) > _MAX_IN_USE:
+                self._used_at.popitem(last=False)
 
     def _put(self, place: Place, ready: Ready) -> None:
         with self._lock:
@@ -204,8 +231,31 @@ def _pairs(headers: Mapping[str, str]) -> Pairs:
     return tuple((n.lower().encode(), v.encode()) for n, v in headers.items())
 
 
+async def check_answers(
+    hot: HotAnswers, watcher: Watcher, answers: Sequence[Old]
+) -> None:
+    """Believe answers for longer that the database confirms; forget the others.
+
+    Raises:
+        StoreUnavailable: the database cannot be read.
+    """
+    for start in range(0, len(answers), MOST_KEYS):
+        part = answers[start : start + MOST_KEYS]
+        read_at = hot.now()
+        current = await watcher.digests([source.key for _, _, source in part])
+        for place, ready, source in part:
+            held = current.get(source.key, {})
+            best = next((one for one in source.wanted if one in held), None)
+            if best == source.evidence and held[best] == ready.told.digest:
+                hot.confirm(place, ready, read_at=read_at)
+            else:
+                hot.drop(place)
+        if len(answers) > MOST_KEYS:
+            await asyncio.sleep(0)  # requests first
+
+
 class HotMiddleware:
-    """Answers lookups of plans that were answered a moment ago.
+    """Answers lookups of plans that were answered before.
 
     Of requests for the same thing that come together one asks the database, and the
     others wait for what it finds.
@@ -234,23 +284,38 @@ class HotMiddleware:
             await self._asking[place].wait()
             ready = context.hot.get(*place)
         if ready is None:
-            await self._ask(place, scope, receive, send)
-            return
+            with self._asked(place):
+                ready = await _confirmed(context.hot, context.watcher, place)
+                if ready is None:
+                    await self._app(scope, receive, send)
+                    return
         if found[1] == "plans":
             context.metrics.looked_up(hits=1)
         scope["fuseplan_route"] = _ROUTES[found[1]]
         await _send(ready, scope, send)
 
-    async def _ask(
-        self, place: Place, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    @contextmanager
+    def _asked(self, place: Place) -> Iterator[None]:
+        """Others who want the same wait until the block is left."""
         asking = self._asking.setdefault(place, asyncio.Event())
         try:
-            await self._app(scope, receive, send)
+            yield
         finally:
             asking.set()
             if self._asking.get(place) is asking:
                 del self._asking[place]
+
+
+async def _confirmed(hot: HotAnswers, watcher: Watcher, place: Place) -> Ready | None:
+    """An answer that had grown too old, if the database says that it is right."""
+    old = hot.old(place)
+    if old is None:
+        return None
+    try:
+        await check_answers(hot, watcher, [old])
+    except StoreError:
+        return None  # the route finds out what is wrong, and says so
+    return hot.get(*place)
 
 
 async def _send(ready: Ready, scope: Scope, send: Send) -> None:

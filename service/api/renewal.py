@@ -1,7 +1,7 @@
 """What is remembered is checked in the background, so that no request waits for it.
 
 An answer of the database is believed for a second. Long before that time is over, the
-database is asked again for all that was used since, in few queries; whatever has not
+database is asked again for all that was used lately, in few queries; whatever has not
 changed is believed for another second. Plans are asked for by a task of the event loop
 (`store.watching` says why), tokens by a thread. When the database does not answer,
 what is remembered grows too old, and requests find out for themselves what is wrong.
@@ -16,9 +16,9 @@ from typing import Final
 
 import structlog
 
-from service.api.hot import HotAnswers
+from service.api.hot import HotAnswers, check_answers
 from service.store import StoreError
-from service.store.watching import MOST_KEYS, Watcher
+from service.store.watching import Watcher
 
 log = structlog.get_logger(__name__)
 
@@ -88,16 +88,4 @@ async def renew_answers(hot: HotAnswers, watcher: Watcher) -> None:
     Raises:
         StoreUnavailable: the database cannot be read.
     """
-    due = hot.due()
-    for start in range(0, len(due), MOST_KEYS):
-        part = due[start : start + MOST_KEYS]
-        read_at = hot.now()
-        current = await watcher.digests([source.key for _, _, source in part])
-        for place, ready, source in part:
-            held = current.get(source.key, {})
-            best = next((one for one in source.wanted if one in held), None)
-            if best == source.evidence and held[best] == ready.told.digest:
-                hot.confirm(place, ready, read_at=read_at)
-            else:
-                hot.drop(place)
-        await asyncio.sleep(0)  # requests first
+    await check_answers(hot, watcher, hot.due())

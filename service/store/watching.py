@@ -87,6 +87,7 @@ class _Server:
     def __init__(self, address: str, location: str) -> None:
         self._address = address
         self._location = location
+        self._connecting = asyncio.Lock()
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
     async def digests(self, keys: Sequence[str]) -> Digests:
@@ -100,11 +101,13 @@ class _Server:
             ) from error
 
     async def _rows(self, keys: list[str]) -> list[Any]:
-        if self._connection is None:
-            self._connection = await psycopg.AsyncConnection.connect(
-                self._address, autocommit=True
-            )
-        cursor = await self._connection.execute(f"{_QUERY} = ANY(%s)", [keys])
+        async with self._connecting:
+            if self._connection is None:
+                self._connection = await psycopg.AsyncConnection.connect(
+                    self._address, autocommit=True
+                )
+            connection = self._connection
+        cursor = await connection.execute(f"{_QUERY} = ANY(%s)", [keys])
         return await cursor.fetchall()
 
     async def close(self) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import event
 
 from service.api.hot import (
     FRESH_SECONDS,
+    IN_USE_SECONDS,
     RENEW_SECONDS,
     Content,
     HotAnswers,
@@ -114,25 +116,77 @@ def kept(hot: HotAnswers, told: Content, read_at: float) -> None:
 
 
 def test_an_answer_in_use_is_due_long_before_it_is_too_old() -> None:
-    """It is given meanwhile; what nobody asks for is not checked either."""
+    """It is given meanwhile, and once it is checked it is not due for a while."""
     clock = 0.0
     hot = HotAnswers(lambda: clock)
     kept(hot, plan(b"old"), read_at=0.0)
     assert hot.get("/", b"") is not None
     assert hot.due() == []
     clock = RENEW_SECONDS
-    assert hot.due() == []
     ready = hot.get("/", b"")
     ((place, due, _),) = hot.due()
     assert ready is due
-    assert hot.due() == []  # it is told once
     hot.confirm(place, due, read_at=clock)
+    assert hot.due() == []
     clock += 0.99 * FRESH_SECONDS
     again = hot.get("/", b"")
     assert again is not None
     assert again.told is due.told
     clock += 0.01 * FRESH_SECONDS
     assert hot.get("/", b"") is None
+
+
+def test_a_pause_of_seconds_makes_nothing_old() -> None:
+    """Answers are checked for a while after their last use, and then no more."""
+    clock = 0.0
+    hot = HotAnswers(lambda: clock)
+    kept(hot, plan(b"old"), read_at=0.0)
+    while clock < IN_USE_SECONDS - RENEW_SECONDS:
+        clock += RENEW_SECONDS
+        ((place, due, _),) = hot.due()
+        hot.confirm(place, due, read_at=clock)
+    assert hot.get("/", b"") is not None
+    clock = IN_USE_SECONDS + 2 * RENEW_SECONDS
+    assert hot.due() == []
+    hot.get("/", b"")
+    assert len(hot.due()) == 1
+
+
+def test_only_the_answers_used_last_are_checked_in_the_background() -> None:
+    """However many are remembered, the checks of them stay a small part of the work."""
+    clock = 0.0
+    hot = HotAnswers(lambda: clock)
+    source = Source(key="k", wanted=("measured",), evidence="measured")
+    for number in range(2000):
+        told = plan(b"%d" % number)
+        hot.put_plan(f"/{number}", b"", told, source=source, read_at=0.0)
+    clock = RENEW_SECONDS
+    hot.get("/0", b"")
+    places = [place for (place, _), _, _ in hot.due()]
+    assert places == [*(f"/{n}" for n in range(1501, 2000)), "/0"]
+
+
+def test_an_answer_too_old_is_given_again_when_it_is_still_right(start: Start) -> None:
+    """One question from the event loop tells; no thread, no pool of connections."""
+    client = start()
+    clock = 0.0
+    context = client.app.state.context  # type: ignore[attr-defined]
+    context.hot._clock = lambda: clock
+    key = submit(client)["plan_key"]
+    cold = told(client, "GET", f"/v1/plans/{key}")
+    asked: list[str] = []
+    event.listen(
+        context.database.reader,
+        "before_cursor_execute",
+        lambda *given: asked.append(given[2]),
+    )
+    clock = 1000 * FRESH_SECONDS
+    assert told(client, "GET", f"/v1/plans/{key}") == cold
+    assert not [query for query in asked if "plan_pointers" in query]
+    clock += FRESH_SECONDS
+    with context.database.write() as session:
+        plans.evict(session, key)
+    assert client.get(f"/v1/plans/{key}").json()["reason"] == "evicted"
 
 
 def test_an_answer_is_as_old_as_the_question_to_the_database() -> None:
