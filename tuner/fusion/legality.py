@@ -23,7 +23,7 @@ from tuner.fusion.contraction import (
 )
 from tuner.fusion.library import is_kept, library_fault
 from tuner.fusion.merged import merged_fault, merged_library_fault
-from tuner.fusion.rows import RowFaults
+from tuner.fusion.rows import ROW_LIMIT, RowFaults
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Graph, Node, Region
 from tuner.ir.ops import Pattern
@@ -125,7 +125,8 @@ class Rules:
         self.profile = profile
         self.limits = limits
         self._families: dict[int, Family | Refusal] = {}
-        self._rows = RowFaults(view)
+        longest = ROW_LIMIT if profile == "reference" else None
+        self._rows = RowFaults(view, longest)
 
     @property
     def judged(self) -> int:

@@ -26,7 +26,9 @@ from tuner.ir.ops import OPS, Pattern
 UNROLL_LIMIT: Final = 16
 """Longest reduction that counts as an unrolled inner loop."""
 ROW_LIMIT: Final = 16384
-"""Longest row that one kernel can hold while it reuses the reduced value."""
+"""Longest row over which the fusion patterns reuse a reduced value. Kernels of ours
+walk along a row again when they cannot hold it, which costs no more than a second
+kernel that reads it: what they can do has no such limit."""
 
 Frame = tuple[tuple[int, bool], ...]
 """Extents of an iteration space, each with whether it is reduced."""
@@ -58,7 +60,11 @@ def row_length(graph: Graph, node: Node) -> int:
 
 
 def row_fault(
-    graph: Graph, nodes: Sequence[Node], *, unroll: int = UNROLL_LIMIT
+    graph: Graph,
+    nodes: Sequence[Node],
+    *,
+    unroll: int = UNROLL_LIMIT,
+    longest: int | None = ROW_LIMIT,
 ) -> str:
     """The first rule that a set of pointwise and reduction nodes breaks, or "".
 
@@ -66,8 +72,9 @@ def row_fault(
         graph: where the nodes live.
         nodes: in graph order, with the reshapes that they read through.
         unroll: longest inner reduction without a frame; 1 forbids them.
+        longest: longest row that is read again for a reduced value; None is any.
     """
-    return _judged(graph, nodes, unroll).fault
+    return _judged(graph, nodes, unroll, longest).fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +91,10 @@ class _Judged:
     frames: tuple[tuple[Frame, str], ...]
 
 
-def _judged(graph: Graph, nodes: Sequence[Node], unroll: int) -> _Judged:
-    rows = _Rows(graph, nodes, unroll)
+def _judged(
+    graph: Graph, nodes: Sequence[Node], unroll: int, longest: int | None
+) -> _Judged:
+    rows = _Rows(graph, nodes, unroll, longest)
     try:
         rows.run()
     except _Broken as broken:
@@ -102,13 +111,15 @@ class RowFaults:
     one by one; all that ties them together is that their rows must be the same.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, longest: int | None = ROW_LIMIT) -> None:
         """Start with nothing known.
 
         Args:
             view: the graph.
+            longest: longest row that is read again for a reduced value; None is any.
         """
         self._view = view
+        self._longest = longest
         self._parts: dict[int, _Judged] = {}
         self._faults: dict[int, str] = {}
 
@@ -151,7 +162,9 @@ class RowFaults:
             graph = self._view.graph
             names = self._view.region(mask, 0).nodes
             nodes = [graph.by_name[name] for name in names]
-            found = self._parts[mask] = _judged(graph, nodes, UNROLL_LIMIT)
+            found = self._parts[mask] = _judged(
+                graph, nodes, UNROLL_LIMIT, self._longest
+            )
         return found
 
     @staticmethod
@@ -172,10 +185,13 @@ def _is_reduction(node: Node) -> bool:
 
 
 class _Rows:
-    def __init__(self, graph: Graph, nodes: Sequence[Node], unroll: int) -> None:
+    def __init__(
+        self, graph: Graph, nodes: Sequence[Node], unroll: int, longest: int | None
+    ) -> None:
         self.graph = graph
         self.nodes = nodes
         self.unroll = unroll
+        self.longest = longest
         self.labels: dict[str, Label] = {}
         self.unrolled: dict[str, int] = {}
         self.inner = self._inner_reductions()
@@ -324,9 +340,9 @@ class _Rows:
             raise _Broken(f"{node.name}: repeats a reduced value across other rows")
 
     def _check_length(self, node: Node) -> None:
-        longest = max(row_length(self.graph, other) for other in self.outer)
-        if longest > ROW_LIMIT:
-            raise _Broken(f"{node.name}: rows of {longest} elements are too long")
+        length = max(row_length(self.graph, other) for other in self.outer)
+        if self.longest is not None and length > self.longest:
+            raise _Broken(f"{node.name}: rows of {length} elements are too long")
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return self.graph.types[name].static_shape

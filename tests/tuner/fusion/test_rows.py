@@ -11,10 +11,13 @@ import pytest
 from tests.conftest import SOAK
 from tests.tuner.fusion.random_graphs import random_graph
 from tests.tuner.fusion.zoo_pieces import static_graphs
-from tuner.fusion.rows import RowFaults, row_fault
+from tests.tuner.kernel.builder import Builder
+from tuner.fusion.legality import Refusal, check
+from tuner.fusion.rows import ROW_LIMIT, RowFaults, row_fault
 from tuner.fusion.view import View, bits
-from tuner.ir.graph import Graph
+from tuner.ir.graph import Graph, make_region
 from tuner.ir.ops import Pattern
+from tuner.plan import Family
 
 GRAPHS = 600 if SOAK else 60
 SETS = 2000 if SOAK else 60
@@ -88,3 +91,17 @@ def test_what_comes_before_every_reduction_is_not_looked_at_again(
         for count in range(len(free) + 1):
             faults.fault(1 << i | sum(1 << k for k in free[:count]))
     assert faults.judged == len(reductions)
+
+
+@pytest.mark.parametrize("length", [ROW_LIMIT, 2 * ROW_LIMIT])
+def test_kernels_of_ours_read_rows_of_any_length_again(length: int) -> None:
+    """The patterns' limit on rows holds under their own rules alone."""
+    b = Builder()
+    x = b.input(3, length)
+    top = b.op("reduce_max", x, axes=(1,), keepdims=1)
+    terms = b.op("exp", b.op("sub", x, top))
+    graph = b.graph(b.op("reduce_sum", terms, axes=(1,), keepdims=1))
+    region = make_region(graph, [node.name for node in graph.nodes])
+    assert check(graph, region, profile="full") is Family.REDUCTION
+    found = check(graph, region, profile="reference")
+    assert isinstance(found, Refusal) is (length > ROW_LIMIT)
