@@ -59,26 +59,35 @@ def sort_nodes(
         InvalidModel: a tensor is made twice or never, or nodes wait for each other.
     """
     makers = _makers(nodes, names, sources)
-    order: list[int] = []
-    done: set[int] = set()
-    waiting = list(range(len(nodes)))
-    needs = {
-        index: {makers[r] for r in reads_of(nodes[index]) if r in makers}
-        for index in waiting
-    }
+    needs = [{makers[r] for r in reads_of(node) if r in makers} for node in nodes]
     _check_defined(nodes, names, makers, sources)
-    while waiting:
-        rest: list[int] = []
-        for index in waiting:
-            if needs[index] <= done:
-                done.add(index)
-                order.append(index)
-            else:
-                rest.append(index)
-        if len(rest) == len(waiting):
-            raise _cycle(rest, needs, names)
-        waiting = rest
-    return order
+    turns = _turns(needs)
+    if len(turns) < len(nodes):
+        stuck = [index for index in range(len(nodes)) if index not in turns]
+        raise _cycle(stuck, dict(enumerate(needs)), names)
+    return sorted(turns, key=lambda index: (turns[index], index))
+
+
+def _turns(needs: Sequence[Collection[int]]) -> dict[int, int]:
+    """In which walk over all nodes each comes up when a walk takes what is ready.
+
+    A node is ready in the walk of what it needs, or one later where that stands behind
+    it. Nodes that wait for each other have no turn.
+    """
+    readers: list[list[int]] = [[] for _ in needs]
+    for index, sources in enumerate(needs):
+        for source in sources:
+            readers[source].append(index)
+    missing = [len(sources) for sources in needs]
+    ready = [index for index, count in enumerate(missing) if not count]
+    turns = dict.fromkeys(ready, 0)
+    for index in ready:
+        for reader in readers[index]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                turns[reader] = max(turns[s] + (s > reader) for s in needs[reader])
+                ready.append(reader)
+    return turns
 
 
 def _makers(
@@ -124,12 +133,12 @@ def _cycle(
 ) -> InvalidModel:
     """Name the nodes of one cycle among those that wait."""
     waiting = set(rest)
-    path: list[int] = []
+    path: dict[int, int] = {}
     index = rest[0]
     while index not in path:
-        path.append(index)
+        path[index] = len(path)
         index = min(needs[index] & waiting)
-    ring = [names[i] for i in reversed(path[path.index(index) :])]
+    ring = [names[i] for i in reversed(list(path)[path[index] :])]
     return InvalidModel(
         ring[0],
         f"waits for its own result: {' -> '.join([*ring[:8], ring[0]])}",

@@ -9,7 +9,7 @@ from typing import Final
 
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Node
-from tuner.ir.inference import ints, whole
+from tuner.ir.inference import ints
 from tuner.ir.ops import Pattern
 
 ANCHORS: Final = frozenset({Pattern.CONTRACTION, Pattern.WINDOW})
@@ -251,8 +251,10 @@ def is_kept(node: Node) -> bool:
     """Whether an opaque node may stand in one library call with others."""
     given = node.attributes
     since = KEPT_SINCE.get(str(given.get("op_type")))
-    is_standard = given.get("domain") in ("", "ai.onnx")
-    return is_standard and since is not None and whole(given, "opset") >= since
+    opset = given.get("opset")
+    if since is None or given.get("domain") not in ("", "ai.onnx"):
+        return False
+    return isinstance(opset, int) and opset >= since
 
 
 def swaps_last_two(perm: tuple[int, ...]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -15,6 +16,10 @@ from tuner.ir.types import Array, TensorType
 from tuner.rewrite.rule import Known, Make, Value
 
 _Key = tuple[object, ...]
+_Rope = tuple["str | _Rope", ...]
+"""Names in order, written down in parts that are shared: joining two takes no time."""
+_SHORT: Final = 64
+"""Lists of origins of fewer parts are kept free of what adds nothing."""
 _NEAR: Final = 3
 """How far downstream most rules see a change; a last full sweep finds the rest."""
 
@@ -36,7 +41,8 @@ class Draft:
         self._makers: dict[str, Node] = {}
         self._alive: dict[str, Node] = {}
         self._readers: dict[str, dict[str, Node]] = {}
-        self._lost: dict[str, tuple[str, ...]] = {}
+        self._origins: dict[str, _Rope] = {}
+        self._lost: dict[str, _Rope] = {}
         self._twins: dict[_Key, str] = {}
         self._names = {node.name for node in graph.nodes}
         self._weights = frozenset(graph.weights)
@@ -141,7 +147,7 @@ class Draft:
             value = self._constant(value, free)
         readers = tuple(self._readers.get(result, ()))
         kept = self._redirect(result, value)
-        gone = (*self._bury(node), *node.origins)
+        gone = _joined(self._bury(node), self._origins_of(node))
         self._lost[result] = gone
         if kept in self._makers:
             self._credit(kept, gone)
@@ -172,7 +178,7 @@ class Draft:
                 inputs=(tensor,),
                 outputs=(name,),
                 attributes=MappingProxyType({"shape": given.shape}),
-                origins=self._lost.get(wanted, ()),
+                origins=_flat(self._lost.get(wanted, ())),
             )
         )
         return name
@@ -194,7 +200,7 @@ class Draft:
             *(out for node in nodes for out in node.outputs),
         )
         return Graph(
-            nodes=tuple(nodes),
+            nodes=tuple(map(self._told, nodes)),
             inputs=inputs,
             weights=weights,
             constants=MappingProxyType(constants),
@@ -202,17 +208,22 @@ class Draft:
             types=MappingProxyType({name: self._types[name] for name in names}),
         )
 
+    def _told(self, node: Node) -> Node:
+        """A node that lists all user nodes that it does work for."""
+        origins = _flat(self._origins_of(node))
+        return node if origins == node.origins else replace(node, origins=origins)
+
     # Parts of a rewrite
 
     def _root(self, node: Node, value: Make) -> Node:
         composite = node.composite if value.composite is None else value.composite
+        self._origins[node.name] = self._origins_of(node)
         return Node(
             name=node.name,
             op=value.op,
             inputs=tuple(self._place(part, node) for part in value.inputs),
             outputs=node.outputs,
             attributes=value.attributes,
-            origins=node.origins,
             composite=composite,
         )
 
@@ -225,6 +236,7 @@ class Draft:
         draft = self._root(node, value)
         name = self._unused(node.name)
         made = replace(draft, name=self._new_name(name), outputs=(name,))
+        self._origins[made.name] = self._origins[node.name]
         self._types[name] = self._infer(made)
         self.fresh.add(name)
         self._add(made)
@@ -286,25 +298,30 @@ class Draft:
         for reader in tuple(self._readers.get(old, {}).values()):
             self._swap(reader, _reading(reader, {old: new}))
 
-    def _credit(self, tensor: str, origins: Sequence[str]) -> None:
+    def _origins_of(self, node: Node) -> _Rope:
+        """User nodes that a node does work for, as far as is known by now."""
+        return self._origins.get(node.name, node.origins)
+
+    def _credit(self, tensor: str, origins: _Rope) -> None:
         """List user nodes in the node that makes a tensor."""
         maker = self._makers[tensor]
-        merged = tuple(dict.fromkeys((*origins, *maker.origins)))
-        if len(merged) > len(maker.origins):
-            self._swap(maker, replace(maker, origins=merged))
+        own = self._origins_of(maker)
+        if not _is_listed(origins, own):
+            self._origins[maker.name] = _joined(origins, own)
+            self._swap(maker, maker)
 
-    def _bury(self, node: Node) -> tuple[str, ...]:
+    def _bury(self, node: Node) -> _Rope:
         """Drop what only a removed node read; give the user nodes it stood for."""
         stack = list(node.inputs)
-        gone: tuple[str, ...] = ()
+        gone: _Rope = ()
         while stack:
             maker = self._makers.get(stack.pop())
             if maker is None or any(self._is_wanted(out) for out in maker.outputs):
                 continue
             self._remove(maker)
-            gone = (*maker.origins, *gone)
+            gone = _joined(self._origins_of(maker), gone)
             stack.extend(maker.inputs)
-        return tuple(dict.fromkeys(gone))
+        return gone
 
     def _is_wanted(self, tensor: str) -> bool:
         return bool(self._readers.get(tensor)) or tensor in self._outputs
@@ -333,6 +350,42 @@ class Draft:
         name = base if base not in self._names else _numbered(base, self._names)
         self._names.add(name)
         return name
+
+
+def _joined(first: _Rope, second: _Rope) -> _Rope:
+    return (first, second) if first and second else first or second
+
+
+def _is_listed(names: _Rope, rope: _Rope) -> bool:
+    """Whether a few names are all in a short list; of long ones it is not asked.
+
+    A name that is listed twice only matters for the order, see `_flat`.
+    """
+    new = list(itertools.islice(_parts(names), _SHORT))
+    known = list(itertools.islice(_parts(rope), _SHORT))
+    return len(new) < _SHORT and {n for n in new if n} <= set(known)
+
+
+def _flat(rope: _Rope) -> tuple[str, ...]:
+    """Each name once, where it comes first."""
+    return tuple(dict.fromkeys(filter(None, _parts(rope))))
+
+
+def _parts(rope: _Rope) -> Iterator[str]:
+    """Names in order, and "" for each place where a rope branches.
+
+    A part that comes again is passed by: it has nothing to add.
+    """
+    seen: set[int] = set()
+    stack: list[str | _Rope] = [rope]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, str):
+            yield part
+        elif id(part) not in seen:
+            seen.add(id(part))
+            stack.extend(reversed(part))
+            yield ""
 
 
 def _numbered(base: str, taken: Mapping[str, object] | set[str]) -> str:

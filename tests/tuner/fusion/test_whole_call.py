@@ -6,6 +6,7 @@ import numpy as np
 from onnx import defs, parser
 
 from cost_model.catalog import find
+from tests.tuner.fusion.random_graphs import Builder as RandomBuilder
 from tests.tuner.kernel.builder import Builder
 from tuner.fusion.legality import Limits, Refusal, check
 from tuner.fusion.library import KEPT_SINCE
@@ -84,3 +85,14 @@ def test_a_whole_call_is_tried_even_when_time_is_over() -> None:
     found = solve(graph, price, profile="full", limits=CPU, time_limit_seconds=0.0)
     assert len(found.partition.choices) == 1
     assert found.partition.choices[0].family is Family.LIBRARY
+
+
+def test_a_stranger_of_whom_nothing_is_said_stays_alone() -> None:
+    """Opaque nodes may lack a type, a domain or an opset: they are in no other call."""
+    for known in ({}, {"op_type": "TopK"}, {"op_type": "TopK", "domain": ""}):
+        builder = RandomBuilder()
+        data = builder.node("opaque", builder.given("x", (4, 4)), **known)
+        graph = builder.build([builder.node("exp", data)])
+        limits = Limits.of(find("cpu"))
+        found = solve(graph, lambda *_: 1.0, limits=limits)
+        assert len(found.partition.choices) == 2
