@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_DRIVERS: Final = frozenset(
+    {"sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg"}
+)
 
 
 class Settings(BaseSettings):
@@ -121,6 +125,27 @@ class Settings(BaseSettings):
     def data_folder(self) -> Path:
         """Folder of everything that the service keeps."""
         return self.data_home / "fuseplan"
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        """An address that no database of ours can have is refused where it is said."""
+        if not value:
+            return value
+        # Commands that never touch a database need not wait for its library.
+        from sqlalchemy import make_url  # noqa: PLC0415 - see above
+        from sqlalchemy.exc import ArgumentError  # noqa: PLC0415 - see above
+
+        wanted = "sqlite:////folder/file.db or postgresql://user@host/name"
+        try:
+            kind = make_url(value).drivername
+        except (ArgumentError, ValueError) as error:
+            msg = f"is no address of a database; use {wanted}"
+            raise ValueError(msg) from error
+        if kind not in _DRIVERS:
+            msg = f"{kind} databases cannot be used; use {wanted}"
+            raise ValueError(msg)
+        return value
 
     @property
     def cache_folder(self) -> Path:

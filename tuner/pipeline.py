@@ -108,8 +108,13 @@ class Planner:
         )
 
     def price(self, region: Region, family: Family) -> float:
-        """The objective: predicted seconds, or on `ideal` bytes moved."""
+        """The objective: predicted seconds, or on `ideal` bytes moved.
+
+        Infinite where no kernel can be generated, on `ideal` too.
+        """
         if self.device.kind == "ideal":
+            if math.isinf(self.pricer.seconds(region, family)):
+                return math.inf
             return traffic(self.model.graph, region).total_bytes * 1e-12
         return self.pricer.seconds(region, family)
 

@@ -168,7 +168,7 @@ def read_bundle(path: Path, given: Settings) -> Bundle:
     from service.bundle import unpack
 
     return unpack(
-        inputs.read_bytes(path),
+        inputs.read_bytes(path, "bundle"),
         max_bytes=given.max_bundle_bytes,
         trusted=signing.trusted_keys(given.bundle_trust),
     )
@@ -351,7 +351,7 @@ def import_bundle(
     if given.server:
         token = given.token.get_secret_value()
         with Client(given.server, token=token) as client:
-            told = dict(client.import_bundle(inputs.read_bytes(path)))
+            told = dict(client.import_bundle(inputs.read_bytes(path, "bundle")))
     else:
         opened = read_bundle(path, given)
         database = _database(given)

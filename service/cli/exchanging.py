@@ -154,7 +154,7 @@ def _read(path: Path) -> KernelRuns:
     from tuner.errors import InvalidModel
     from tuner.search.exchange import from_kernel_tuner, from_t4
 
-    data = inputs.read_bytes(path)
+    data = inputs.read_bytes(path, "cache or T4 results")
     if len(data) > _MAX_BYTES:
         raise BadArgument(str(path), "is larger than 256 MiB", hint="split it")
     try:

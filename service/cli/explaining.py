@@ -130,6 +130,10 @@ def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:
 
     ours = planning.make(prepared).plan
     nodes = (_node(prepared, ours, a), _node(prepared, ours, b))
+    if nodes[0] == nodes[1]:
+        raise BadArgument(
+            "A B", f"{a} and {b} are one node of the plan", hint="name two nodes"
+        )
     holders = [_kernels(ours, node) for node in nodes]
     fused = bool(set(holders[0]) & set(holders[1]))
     pin = Pin(fuse=not fused, nodes=nodes)

@@ -6,13 +6,14 @@ import codecs
 import json
 import re
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from service.cli.exits import BadArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from cost_model.device import Device
     from service.jobs.planning import Prepared
@@ -26,8 +27,12 @@ def is_key(text: str) -> bool:
     return len(text) == KEY_DIGITS and set(text) <= set("0123456789abcdef")
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, what: str = "model") -> bytes:
     """The bytes of a file, or of standard input for `-`.
+
+    Args:
+        path: the file.
+        what: what it should be, for the message.
 
     Raises:
         BadArgument: the file is not there or cannot be read.
@@ -38,7 +43,7 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise BadArgument(
-            str(path), f"cannot be read: {error.strerror}", hint="give a model file"
+            str(path), f"cannot be read: {error.strerror}", hint=f"give a {what} file"
         ) from error
 
 
@@ -64,6 +69,10 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         BadArgument: the place cannot be written.
     """
+    if not path.name:
+        raise BadArgument(
+            f"'{path}'", "names no file that could be written", hint="choose another -o"
+        )
     draft = path.with_name(path.name + ".part")
     try:
         draft.write_bytes(data)
@@ -73,6 +82,21 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise BadArgument(
             str(path), f"cannot be written: {error.strerror}", hint="choose another -o"
         ) from error
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Errors about "the model" say which file it is."""
+    from tuner.errors import TunerError
+
+    try:
+        yield
+    except TunerError as error:
+        if error.where == "model":
+            error.where = str(path)
+        elif error.where.startswith("$"):
+            error.where = f"{path}: {error.where}"
+        raise
 
 
 def form_of(data: bytes) -> Literal["onnx", "json"]:
@@ -176,12 +200,14 @@ def read_model(
     Args:
         path: model file, or `-`.
         target: device that the plan is for; it decides the default rule set. With
-            `@` and digits it is a stored calibration of that device.
+            `@` and digits it is a stored calibration of that device; ending in `.toml`
+            it is a file that describes one.
         shape: words of `--shape`; they win over `shapes` of the options.
         given: the options object.
         rules: files of `--rules`, beside those that the settings name.
     """
     said = sizes(shape)
+    own = device_of(target) if is_own(target) else None
     data = model_bytes(path)
 
     from service.jobs.planning import Planner, Question
@@ -191,30 +217,46 @@ def read_model(
     shapes = options.get("shapes", {})
     if said and isinstance(shapes, dict):
         options["shapes"] = {**shapes, **said}
-    base = target.partition("@")[0]
+    base = target if own is None else stand_in(target, own)
     question = Question(data=data, form=form_of(data), target=base, options=options)
     known = registered(settings().rules, rules)
-    prepared = Planner(plan_seconds=1.0, rules=known).prepare(question)
-    return prepared if base == target else _calibrated(prepared, target)
+    with named(path):
+        prepared = Planner(plan_seconds=1.0, rules=known).prepare(question)
+    return prepared if own is None else _moved(prepared, own)
 
 
-def _calibrated(prepared: Prepared, target: str) -> Prepared:
-    """The same question for a device with the numbers of a stored calibration."""
+def is_own(target: str) -> bool:
+    """Whether a target is none of the catalogue: a calibration, or a device file."""
+    return "@" in target or target.endswith(".toml")
+
+
+def stand_in(target: str, own: Device) -> str:
+    """The catalogue's device whose defaults a target that is not in it has."""
+    if not target.endswith(".toml"):
+        return target.partition("@")[0]
+    return "cpu" if own.kind == "cpu" else "h100-sxm"
+
+
+def _moved(prepared: Prepared, device: Device) -> Prepared:
+    """The same question for a device that is not in the catalogue."""
     from dataclasses import replace
 
     from tuner import pipeline
 
-    device = device_of(target)
     key = pipeline.plan_key(prepared.model, device, prepared.options)
     return replace(prepared, device=device, key=key)
 
 
 def device_of(target: str) -> Device:
-    """A device of the catalogue, or one with the numbers of a stored calibration.
+    """A device of the catalogue, of a file, or with a stored calibration's numbers.
 
     Raises:
         UnknownTarget: there is no such device, or no such calibration.
+        BadArgument: a device file cannot be read, or describes no device.
     """
+    if target.endswith(".toml"):
+        return _described(Path(target))
+
     from service.jobs import calibrated
     from tuner import pipeline
 
@@ -234,6 +276,27 @@ def device_of(target: str) -> Device:
     return calibrated.find(target, known)
 
 
+def _described(path: Path) -> Device:
+    """The device of a file; it must not pass for one of the catalogue."""
+    from cost_model.catalog import ALIASES, DEVICES
+    from cost_model.device_file import InvalidDevice, load_device
+
+    hint = "docs/cost-model.md describes device files"
+    try:
+        device = load_device(read_bytes(path, "device").decode())
+    except UnicodeDecodeError as error:
+        raise BadArgument(str(path), "is not UTF-8 text", hint=hint) from error
+    except InvalidDevice as error:
+        raise BadArgument(str(path), str(error), hint=hint) from error
+    if device.id in {*DEVICES, *ALIASES}:
+        raise BadArgument(
+            str(path),
+            f"id: {device.id!r} is a device of the catalogue",
+            hint='give this one a name of its own: id = "my-card"',
+        )
+    return device
+
+
 def settings(**given: object) -> Settings:
     """Settings from the environment, with what the command line says on top.
 
@@ -251,7 +314,9 @@ def settings(**given: object) -> Settings:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise BadArgument(
-            name, first["msg"], hint="correct the option or FUSEPLAN_ variable"
+            name,
+            first["msg"].removeprefix("Value error, "),
+            hint="correct the option or FUSEPLAN_ variable",
         ) from error
 
 

@@ -123,7 +123,7 @@ def _listed(toolchains: dict[str, Any]) -> str:
 def _read(path: Path) -> Pack:
     from service.cli import packing
 
-    return packing.read(inputs.read_bytes(path), inputs.settings())
+    return packing.read(inputs.read_bytes(path, "pack"), inputs.settings())
 
 
 def _warn(pack: Pack) -> None:

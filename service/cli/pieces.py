@@ -52,17 +52,20 @@ def plan(ranged: Ranged, *, time_limit_seconds: float) -> Piecewise:
     sizes = inputs.sizes(ranged.fixed)
     if sizes:
         options["shapes"] = {**options.get("shapes", {}), **sizes}
-    base = ranged.target.partition("@")[0]
+    device = inputs.device_of(ranged.target)
+    base = ranged.target
+    if inputs.is_own(base):
+        base = inputs.stand_in(base, device)
     question = Question(
         data=data, form=inputs.form_of(data), target=base, options=options
     )
     asked = bucketing.Asked(question=question, ranges=ranged.ranges)
     rules = registered(inputs.settings().rules, ranged.rules)
     reader = Planner(plan_seconds=time_limit_seconds, rules=rules)
-    device = inputs.device_of(ranged.target)
-    found = bucketing.plan_pieces(
-        asked, reader, device, time_limit_seconds=time_limit_seconds
-    )
+    with inputs.named(ranged.model):
+        found = bucketing.plan_pieces(
+            asked, reader, device, time_limit_seconds=time_limit_seconds
+        )
     _keep(_folder(question, reader, device), found, sizes)
     return found
 

@@ -25,7 +25,12 @@ ModelPath = Annotated[
     typer.Argument(metavar="MODEL", help="ONNX or graph JSON; - reads stdin."),
 ]
 Target = Annotated[
-    str, typer.Option("--target", "-t", help="Device of the catalogue, or an alias.")
+    str,
+    typer.Option(
+        "--target",
+        "-t",
+        help="Device of the catalogue, an alias, or a device file: my.toml.",
+    ),
 ]
 Shapes = Annotated[
     list[str] | None,
@@ -168,7 +173,7 @@ def replayed(prepared: Prepared, path: Path) -> Planned:
     from service.cli import replay
     from tuner import document
 
-    text = inputs.read_bytes(path).decode(errors="replace")
+    text = inputs.read_bytes(path, "plan").decode(errors="replace")
     made = replay.plan_of(inputs.json_object("--plan", text), prepared)
     key = prepared.key
     stored = document.body(made, target=dict(key.target), toolchain=dict(key.toolchain))
@@ -316,7 +321,8 @@ def strip(
     from tuner.frontend.strip import strip as light
 
     data = inputs.model_bytes(model)
-    made = light(data, keep=tuple(keep or ()), anonymous=anonymous)
+    with inputs.named(model):
+        made = light(data, keep=tuple(keep or ()), anonymous=anonymous)
     inputs.write_bytes(output_path, made)
     done = {"output": str(output_path), "bytes": len(made), "before_bytes": len(data)}
     if as_json:

@@ -113,8 +113,7 @@ def _show_run(report: Mapping[str, Any], *, as_json: bool, verify: bool) -> None
     reference = report.get("reference_seconds")
     facts = {
         "outputs": verdict if verify else "not compared (--verify)",
-        "largest error": f"{report['max_abs_error']:.3g} absolute, "
-        f"{report['max_rel_error']:.3g} relative",
+        **({"largest error": _errors(report)} if verify else {}),
         "time": duration(report["seconds"]),
         "peak memory": size(report["peak_memory_bytes"]),
     }
@@ -125,10 +124,15 @@ def _show_run(report: Mapping[str, Any], *, as_json: bool, verify: bool) -> None
     output.facts(facts)
 
 
+def _errors(report: Mapping[str, Any]) -> str:
+    absolute, relative = report["max_abs_error"], report["max_rel_error"]
+    return f"{absolute:.3g} absolute, {relative:.3g} relative"
+
+
 def _read_plan(path: Path, prepared: Prepared) -> Plan:
     from service.cli import replay
 
     body = inputs.json_object(
-        "--plan", inputs.read_bytes(path).decode(errors="replace")
+        "--plan", inputs.read_bytes(path, "plan").decode(errors="replace")
     )
     return replay.plan_of(body, prepared)

@@ -157,9 +157,15 @@ def listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise BadArgument(
             f"{host}:{port}",
-            f"cannot be listened on: {os.strerror(error.errno or 0)}",
-            hint="choose another --port, or stop what listens there",
+            f"cannot be listened on: {_reason(error)}",
+            hint="choose another --host or --port, or stop what listens there",
         ) from error
+
+
+def _reason(error: OSError) -> str:
+    """What the system says; names that nobody knows have numbers of their own."""
+    code = error.errno or 0
+    return os.strerror(code) if code > 0 else str(error.strerror).partition(" (")[0]
 
 
 def worker(

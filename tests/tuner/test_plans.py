@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
+from onnx.helper import (
+    make_graph,
+    make_model,
+    make_node,
+    make_opsetid,
+    make_tensor_value_info,
+)
+from onnx.numpy_helper import from_array
 
 from tests.tuner.search.conftest import small_model
 from tuner import document
@@ -134,3 +144,53 @@ def test_the_whole_knows_the_order(plan: Plan) -> None:
     assert plan.whole_seconds >= launches * (1 - 1e-9)
     alone = sum(kernel.estimate.seconds for kernel in plan.kernels)
     assert plan.whole_seconds < 10 * alone
+
+
+def test_ideal_counts_bytes_of_kernels_that_can_be_generated() -> None:
+    """Rows that are normed, kept, turned and cut into windows are planned on `ideal`.
+
+    One kernel would move the least, but no loop nest writes both of its outputs; a
+    plan that nothing can be generated from is none.
+    """
+    window = [1, 2, 4, 2, 4, 16]
+    nodes = [
+        make_node("Reshape", ["w", "parts"], ["a"]),
+        make_node("Transpose", ["a"], ["b"], perm=[0, 1, 3, 2, 4, 5]),
+        make_node("Reshape", ["b", "image"], ["c"]),
+        make_node("Add", ["x", "c"], ["sum"]),
+        make_node("LayerNormalization", ["sum", "scale"], ["normed"]),
+        make_node("Slice", ["normed", "two", "many", "one"], ["lower"]),
+        make_node("Slice", ["normed", "zero", "two", "one"], ["upper"]),
+        make_node("Concat", ["lower", "upper"], ["rolled"], axis=1),
+        make_node("Reshape", ["rolled", "window"], ["d"]),
+        make_node("Transpose", ["d"], ["windows"], perm=[0, 1, 3, 2, 4, 5]),
+    ]
+    constants = {
+        "parts": [1, 2, 2, 4, 4, 16],
+        "image": [1, 8, 8, 16],
+        "window": window,
+        "zero": [0],
+        "one": [1],
+        "two": [2],
+        "many": [8],
+    }
+    float32 = TensorProto.FLOAT
+    graph = make_graph(
+        nodes,
+        "g",
+        [
+            make_tensor_value_info("w", float32, [4, 16, 16]),
+            make_tensor_value_info("x", float32, [1, 8, 8, 16]),
+            make_tensor_value_info("scale", float32, [16]),
+        ],
+        [
+            make_tensor_value_info("sum", float32, [1, 8, 8, 16]),
+            make_tensor_value_info("windows", float32, [1, 2, 2, 4, 4, 16]),
+        ],
+        [from_array(np.array(v), name) for name, v in constants.items()],
+    )
+    data = make_model(graph, opset_imports=[make_opsetid("", 17)]).SerializeToString()
+    model = load(data, "onnx")
+    options = Options(legality="reference")
+    plan = make_plan(model, "ideal", options)
+    assert all(kernel.sources for kernel in plan.kernels)

@@ -77,6 +77,8 @@ def parse(data: bytes, limits: Limits | None = None) -> onnx.ModelProto:
             f"{len(data)} bytes exceed {limits.model_bytes}",
             hint="leave the weights out: fuseplan strip",
         )
+    if not data:
+        raise InvalidModel("model", "is empty", hint=_CUT)
     try:
         model: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except (DecodeError, RecursionError, ValueError) as error:

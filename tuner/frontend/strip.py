@@ -6,8 +6,10 @@ from collections.abc import Collection
 
 import onnx
 
+from tuner.errors import InvalidOption
 from tuner.frontend.model import (
     Metadata,
+    constant_tensor,
     inline,
     lighten,
     metadata_of,
@@ -33,12 +35,14 @@ def strip(data: bytes, *, keep: Collection[str] = (), anonymous: bool = False) -
 
     Raises:
         InvalidModel: the bytes are not a model.
+        InvalidOption: a tensor to be kept is none that the model holds.
         UnsupportedModel: the data lies in other files.
         ModelTooLarge: the model exceeds the limits.
     """
     model = parse(data)
     plain(model)
     metadata = metadata_of(model)
+    _require(model, keep)
     values = lighten(model, keep)
     listed = {value.name for value in model.graph.input}
     weights = [name for name in metadata.weights if name in listed]
@@ -50,6 +54,19 @@ def strip(data: bytes, *, keep: Collection[str] = (), anonymous: bool = False) -
     if anonymous:
         model = _anonymous(inline(model), metadata, weights)
     return bytes(model.SerializeToString(deterministic=True))
+
+
+def _require(model: onnx.ModelProto, keep: Collection[str]) -> None:
+    """Every tensor that is to be kept is one whose values the model holds."""
+    held = {tensor.name for tensor in model.graph.initializer}
+    held.update(n.output[0] for n in model.graph.node if constant_tensor(n) is not None)
+    for name in keep:
+        if name not in held:
+            raise InvalidOption(
+                name,
+                "the model holds no values of such a tensor",
+                hint="keep takes names of initializers and constants",
+            )
 
 
 class _Names:
