@@ -30,7 +30,7 @@ from service.store.watching import MOST_KEYS, Watcher
 FRESH_SECONDS: Final = 1.0
 """How long an answer may lag behind the database."""
 
-RENEW_SECONDS: Final = 0.2
+RENEW_SECONDS: Final = 0.5
 """From this age on, an answer that is used is checked at the next occasion."""
 
 IN_USE_SECONDS: Final = 10.0
@@ -46,7 +46,7 @@ _ROUTES: Final[Mapping[str, str]] = {
 }
 _MAX_BYTES: Final = 64 * 2**20
 _MAX_ENTRIES: Final = 20_000
-_MAX_IN_USE: Final = 500
+_MAX_IN_USE: Final = 2000
 """Answers that are checked in the background: those used last."""
 
 Pairs = tuple[tuple[bytes, bytes], ...]

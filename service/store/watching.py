@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import psycopg
 from sqlalchemy import make_url
 
+from service.store.database import CACHE_KIB
 from service.store.errors import StoreUnavailable
 
 MOST_KEYS: Final = 50
@@ -71,6 +72,7 @@ class _File:
                 self._connection = sqlite3.connect(
                     self._path, timeout=0, isolation_level=None, check_same_thread=False
                 )
+                self._connection.execute(f"PRAGMA cache_size = {-CACHE_KIB}")
             rows = self._connection.execute(f"{_QUERY} IN ({marks})", keys).fetchall()
         except sqlite3.Error as error:
             await self.close()

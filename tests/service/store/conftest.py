@@ -39,6 +39,6 @@ def url(request: pytest.FixtureRequest, file_url: str) -> str:
 def database(url: str) -> Iterator[Database]:
     """An empty database with all tables."""
     upgrade(url)
-    opened = connect(url, busy_timeout_seconds=0.2)
+    opened = connect(url)
     yield opened
     opened.close()

@@ -57,13 +57,17 @@ def test_a_failed_transaction_stores_nothing(database: Database) -> None:
         assert session.scalar(text("SELECT count(*) FROM kernels")) == 0
 
 
-def test_a_locked_database_is_said_to_be_locked(database: Database) -> None:
+def test_a_locked_database_is_said_to_be_locked(
+    database: Database, file_url: str
+) -> None:
     """A writer that waits too long gets the reason and a hint."""
     statement = text("DELETE FROM kernels")
+    hasty = connect(file_url, busy_timeout_seconds=0.2)
     with database.write() as first:
         first.execute(statement)
-        with pytest.raises(StoreUnavailable) as caught, database.write() as second:
+        with pytest.raises(StoreUnavailable) as caught, hasty.write() as second:
             second.execute(statement)
+    hasty.close()
     assert caught.value.reason == "locked"
     assert "try again" in caught.value.hint
 
