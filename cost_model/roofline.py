@@ -190,6 +190,18 @@ def least_launch_seconds(
     return launch + device.dram_latency_seconds + device.block_launch_seconds
 
 
+def least_library_seconds(
+    device: Device, *, launch_mode: LaunchMode = "stream"
+) -> float:
+    """What `predict` says at least of a library call that moves no bytes."""
+    if device.kind == "ideal":
+        return 0.0
+    each = device.library_operator_seconds
+    if launch_mode == "graph":
+        each = min(each, device.graph_launch_seconds)
+    return device.library_launch_seconds + each
+
+
 def least_moving_seconds(nbytes: int, device: Device) -> float:
     """What one operand of so many distinct bytes adds to that at least.
 

@@ -18,6 +18,7 @@ from cost_model.roofline import (
     least_busy_seconds,
     least_computing_seconds,
     least_launch_seconds,
+    least_library_seconds,
     least_moving_seconds,
     lower_bound,
     predict,
@@ -55,16 +56,22 @@ class Floor:
     Attributes:
         device: what the kernels run on.
         launch: seconds of a kernel that does nothing.
+        library: seconds of a library call that does nothing.
         pricer: knows what nodes compute; without it that counts as nothing.
     """
 
     device: Device
     launch: float
+    library: float = 0.0
     pricer: Pricer | None = None
 
     def launch_seconds(self, family: Family) -> float | None:
         """What any kernel of a family costs; None if it has to be priced."""
         return self.launch if family in FLOORED else None
+
+    def any_launch_seconds(self) -> float:
+        """What a kernel costs at least, whoever runs it."""
+        return min(self.launch, self.library)
 
     def moving_seconds(self, nbytes: int) -> float:
         """What it adds to read or write a tensor of so many bytes."""
@@ -97,8 +104,13 @@ class Floor:
 
 def floor_of(device: Device, options: Options, pricer: Pricer | None = None) -> Floor:
     """The floor of the prices on a device."""
-    launch = least_launch_seconds(device, launch_mode=options.launch_mode)
-    return Floor(device=device, launch=launch, pricer=pricer)
+    mode = options.launch_mode
+    return Floor(
+        device=device,
+        launch=least_launch_seconds(device, launch_mode=mode),
+        library=least_library_seconds(device, launch_mode=mode),
+        pricer=pricer,
+    )
 
 
 class Pricer:

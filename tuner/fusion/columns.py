@@ -25,6 +25,9 @@ class Floor(Protocol):
     def launch_seconds(self, family: Family) -> float | None:
         """What any kernel of a family costs; None if it has to be priced."""
 
+    def any_launch_seconds(self) -> float:
+        """What a kernel costs at least, whoever runs it."""
+
     def moving_seconds(self, nbytes: int) -> float:
         """What it adds to read or write a tensor of so many bytes."""
 
@@ -103,6 +106,11 @@ class Columns:
         self._floor = floor
         self._moving: dict[int, float] = {}
         self._families: set[Family] = set()
+
+    @property
+    def floor(self) -> Floor | None:
+        """What no price is below, if anything is known of that."""
+        return self._floor
 
     @property
     def families(self) -> tuple[str, ...]:

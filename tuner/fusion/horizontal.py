@@ -7,14 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tuner.fusion.candidates import Candidate
-from tuner.fusion.columns import Floor
 from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.order import runnable_order
 from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
-from tuner.fusion.view import View, bits
-from tuner.ir.ops import Pattern
-from tuner.plan import GENERATED, Family
+from tuner.fusion.view import bits
+from tuner.plan import GENERATED
 
 PARTNERS: Final = 6
 """How many of the latest groups a kernel is tried with."""
@@ -62,59 +60,6 @@ def _joined_once(
         groups.place(k)
     rest = [chosen[k] for k in stuck]
     return [kernel for kernel in groups.kernels if kernel is not None] + rest
-
-
-def least_seconds(rules: Rules, floor: Floor | None) -> float | None:
-    """What no set of kernels can beat, however they are joined.
-
-    As many launches as the nodes need at least; whatever the graph is given and needs
-    whole, and whatever it delivers, is moved once; and every node is computed once.
-    None where nothing is known of prices, or where a library may take part, whose calls
-    follow other laws.
-    """
-    view = rules.view
-    others = (Pattern.CONTRACTION, Pattern.WINDOW, Pattern.OPAQUE)
-    if floor is None or any(view.has(view.everything, each) for each in others):
-        return None
-    launches = [
-        floor.launch_seconds(family) for family in (Family.POINTWISE, Family.REDUCTION)
-    ]
-    if not view.nodes or None in launches:
-        return None
-    whole = [i for i in range(len(view.nodes)) if not _is_narrowed(view, i)]
-    given = {name for i in whole for name in view.given[i]}
-    moved = [floor.moving_seconds(view.given_bytes[name]) for name in sorted(given)]
-    moved += [floor.storing_seconds(view.bytes[j]) for j in bits(view.delivered)]
-    alone = ((1 << i, view.made[i]) for i in whole)
-    nodes = [
-        (view.region(mask, outputs), family)
-        for mask, outputs in alone
-        if isinstance(family := rules.judge(mask, outputs), Family)
-    ]
-    launch = min(seconds for seconds in launches if seconds is not None)
-    busy = floor.busy_seconds(math.fsum(moved), nodes)
-    return _fewest_kernels(rules) * launch + busy
-
-
-def _is_narrowed(view: View, i: int) -> bool:
-    """Whether a kernel may need a node, or what it reads, in part only."""
-    return bool((view.below[i] | 1 << i) & view.narrowing)
-
-
-def _fewest_kernels(rules: Rules) -> int:
-    """Every node is in a kernel, and a kernel holds so many; only lines may be longer.
-
-    A line is a run of nodes of which each is the only reader of the one before.
-    """
-    view, most = rules.view, rules.limits.max_nodes
-    if most is None:
-        return 1
-    lengths = [1] * len(view.nodes)
-    for i in reversed(range(len(view.nodes))):
-        after = view.after[i]
-        if after and not after & (after - 1):
-            lengths[i] += lengths[after.bit_length() - 1]
-    return 1 if max(lengths) > most else -(-len(view.nodes) // most)
 
 
 class _Groups:

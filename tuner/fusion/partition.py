@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from types import MappingProxyType
@@ -15,7 +15,8 @@ from tuner.fusion.baselines import cheapest, constrained, greedy, unfused_groups
 from tuner.fusion.candidates import Candidate, Space
 from tuner.fusion.columns import Book, Columns, Floor, Price
 from tuner.fusion.grouping import Grouping
-from tuner.fusion.horizontal import join_side_by_side, least_seconds
+from tuner.fusion.horizontal import join_side_by_side
+from tuner.fusion.least import least_of_any, least_seconds
 from tuner.fusion.legality import Limits, Profile, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
@@ -42,6 +43,11 @@ JOINED_IN_BOUND: Final = (
     " computed once, however kernels are joined"
 )
 """Said where joined kernels cost less than the best partition without them."""
+LEFT_OUT: Final = (
+    "of parts of which some candidates were not looked at, the bound is that of the"
+    " fewest launches and of every tensor that leaves or enters moved once"
+)
+"""Said where an enumeration or a solver was cut short."""
 WRITTEN_FIRST: Final = "a tensor in a ring is read after every kernel that writes it"
 """Said of every space: what `put_in_order` adds where kernels wait for each other."""
 STOPPED: Final = (
@@ -305,6 +311,7 @@ class _Search:
         self.known: dict[object, tuple[Zone, Piece, Answer]] = {}
         self.seen = 0
         self.complete = True
+        self.is_bound_by_floor = False
 
     def run(self) -> tuple[list[Priced], float]:
         """Chosen kernels, in no order, and a bound on every choice."""
@@ -332,7 +339,7 @@ class _Search:
         known = None if touched else self.known.get(zone.form)
         if known is None:
             piece = self._piece([zone])
-            known = (zone, piece, self.solver.solve(piece))
+            known = (zone, piece, self._answer(piece))
             if not touched:  # what a pin brings about is no answer for equal zones
                 self.known[zone.form] = known
         source, piece, answer = known
@@ -372,8 +379,22 @@ class _Search:
 
     def _solve_joined(self, zones: Sequence[Zone]) -> tuple[list[Priced], float]:
         """Zones whose kernels wait for each other, as one problem."""
-        answer = self.solver.solve(self._piece(zones))
+        answer = self._answer(self._piece(zones))
         return list(answer.chosen), answer.bound_seconds
+
+    def _answer(self, piece: Piece) -> Answer:
+        """The best kernels of a piece; there always is a bound.
+
+        Where not all kernels were looked at, it speaks of every kernel that there
+        could be.
+        """
+        answer = self.solver.solve(piece)
+        if answer.bound_seconds > 0:
+            return answer
+        self.is_bound_by_floor = True
+        least = least_of_any(self.space.rules, self.columns.floor, piece.inside)
+        cost = math.fsum(kernel.seconds for kernel in answer.chosen)
+        return replace(answer, bound_seconds=min(least, cost))
 
 
 def _partition(
@@ -407,6 +428,8 @@ def _partition(
     joined = JOINED_AFTERWARDS
     if least is not None and objective < (1 - EQUAL) * bound:
         bound, joined = least, JOINED_IN_BOUND
+    elif least is not None:
+        bound = max(bound, least)
     return Partition(
         choices=choices,
         objective_seconds=objective,
@@ -421,6 +444,7 @@ def _partition(
                 *search.space.rules_in_words,
                 WRITTEN_FIRST,
                 joined,
+                *((LEFT_OUT,) if search.is_bound_by_floor else ()),
                 *((STOPPED,) if is_cut else ()),
             ),
         ),

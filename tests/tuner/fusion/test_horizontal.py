@@ -7,7 +7,7 @@ import pytest
 from cost_model.catalog import find
 from tests.tuner.kernel.builder import Builder
 from tuner.fusion.explain import side_by_side
-from tuner.fusion.horizontal import least_seconds
+from tuner.fusion.least import least_seconds
 from tuner.fusion.legality import Limits, Rules
 from tuner.fusion.partition import (
     JOINED_AFTERWARDS,
