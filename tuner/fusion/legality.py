@@ -197,7 +197,9 @@ class Rules:
         return Refusal(reason=fault) if fault else own_family(self.view, mask)
 
     def _contraction_fault(self, mask: int, anchors: int) -> str:
-        """Why no kernel of ours can run a region with anchors, or ""."""
+        """Why no kernel of ours can run a region as a contraction, or ""."""
+        if not anchors:
+            return "nothing in it is contracted"
         fault = merged_fault if anchors > 1 else contraction_fault
         return fault(self.view, mask)
 
