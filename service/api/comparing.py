@@ -16,7 +16,9 @@ from service.api.problems import told
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
 from service.errors import NodeNotFound, PlanNotFound, TooManyKeys
 from service.jobs import explaining
-from service.store import jobs, plans
+from service.jobs.planning import Question
+from service.jobs.solving import solve_other
+from service.store import blobs, jobs, plans
 
 router = APIRouter(tags=["plans"])
 
@@ -106,6 +108,34 @@ class OtherBody(BaseModel):
     extra_bytes: int
     extra_launches: int
     extra_seconds: float | None
+
+
+class Solved(BaseModel):
+    """What the other choice costs in a second solution of the same problem.
+
+    Attributes:
+        fused: whether the stored plan holds both nodes in one kernel.
+        other_objective_seconds: null where no plan has the other choice.
+        reason: why there is none.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "fused": False,
+                    "objective_seconds": 3.92e-3,
+                    "other_objective_seconds": 4.07e-3,
+                    "reason": "",
+                }
+            ]
+        }
+    )
+
+    fused: bool
+    objective_seconds: float
+    other_objective_seconds: float | None
+    reason: str
 
 
 class Explanation(BaseModel):
@@ -320,6 +350,39 @@ def explain_plan(
     names = {} if job is None else job.request.names
     ids = [_node_id(body, names, name) for name in (a, b)]
     return Explanation(**explaining.explain(body, *ids))
+
+
+@router.get(
+    "/v1/plans/{key}/explain/solved",
+    operation_id="explainSolved",
+    summary="What would the other choice cost?",
+    responses=told(404, 422, 503),
+)
+def explain_solved(key: Key, a: NodeName, b: NodeName, context: ContextDep) -> Solved:
+    """The plan's problem solved again, with the two nodes pinned the other way.
+
+    It needs the model, which is stored for plans that a job was ever queued for; both
+    times are those of the cost model. It takes as long as planning does.
+    """
+    with context.database.read() as session:
+        body = _body(session, key)
+        job = jobs.latest(session, key)
+        model = None if job is None else blobs.find(session, job.request.input_digest)
+    if job is None or model is None:
+        raise PlanNotFound(
+            key,
+            "the model of this plan is not stored",
+            hint="ask `fuseplan explain MODEL A B`, or submit it with mode=tuned",
+        )
+    ids = [_node_id(body, job.request.names, name) for name in (a, b)]
+    question = Question(
+        data=model.content,
+        form=job.request.input_form,
+        target=job.request.target,
+        options=job.request.options,
+    )
+    answer = explaining.explain(body, *ids)
+    return Solved(**solve_other(context.submissions.analytic, question, body, answer))
 
 
 @router.get(

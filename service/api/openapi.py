@@ -29,6 +29,7 @@ def _to_plan(key: str) -> dict[str, Parameters]:
         "headPlan": {"key": key},
         "getPlanProvenance": {"key": key},
         "explainPlan": {"key": key, "a": "n0", "b": "n0"},
+        "explainSolved": {"key": key, "a": "n0", "b": "n0"},
         "diffPlans": {"a": key, "b": key},
         "diffRevisions": {"key": key, "a": "1", "b": "1"},
         "listCuts": {"key": key},

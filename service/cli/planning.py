@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -57,6 +57,10 @@ OptionsText = Annotated[
 ]
 
 
+TIME_LIMIT_SECONDS: Final = 20.0
+"""For one plan, as the service gives it."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command(epilog="Example: fuseplan plan model.onnx --target sm_90 --json")(plan)
@@ -78,8 +82,14 @@ def plan(
     memory_cap: MemoryCap = None,
     rules: Rules = None,
     time_limit: Annotated[
-        float, typer.Option("--time-limit", min=0.1, help="Seconds for the solver.")
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            "--time-limit",
+            min=0.1,
+            help="Seconds for the solver: 20, and 60 for ranges of sizes.",
+            show_default=False,
+        ),
+    ] = None,
     groups: Annotated[
         bool,
         typer.Option("--groups", help="List each fusion group and why it ends there."),
@@ -93,14 +103,14 @@ def plan(
         from service.cli import pieces
 
         asked = pieces.Ranged(model, target, fixed, ranges, given, rules or ())
-        found = pieces.plan(asked, time_limit_seconds=time_limit)
+        found = pieces.plan(asked, time_limit_seconds=time_limit or 60.0)
         if as_json:
             output.emit(pieces.in_names(found))
         else:
             pieces.show(found, groups=groups)
         return
     prepared = inputs.read_model(model, target, shape or (), given, rules or ())
-    planned = make(prepared, time_limit_seconds=time_limit)
+    planned = make(prepared, time_limit_seconds=time_limit or TIME_LIMIT_SECONDS)
     shown = {**planned.joined(), "profile": anatomy.profile(planned)}
     if groups:
         shown["groups"] = anatomy.groups(planned)
@@ -151,7 +161,9 @@ class Planned:
         }
 
 
-def make(prepared: Prepared, *, time_limit_seconds: float = 60.0) -> Planned:
+def make(
+    prepared: Prepared, *, time_limit_seconds: float = TIME_LIMIT_SECONDS
+) -> Planned:
     """Plan a model that was read; no service and no device take part."""
     from tuner import document, pipeline
 

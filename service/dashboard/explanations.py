@@ -59,6 +59,9 @@ class Told:
     rest: tuple[tuple[str, str], ...]
 
 
+_SAME = 1e-6
+"""Times that differ by less, as a part, are told as equal."""
+
 _KNOWN = frozenset({"a", "b", "fused", "reason", "tensors", "other"})
 
 
@@ -85,6 +88,24 @@ def explanation(plan: Json, answer: Json, names: Names) -> Told:
             for name, value in answer.items()
             if name not in _KNOWN and isinstance(value, (str, int, float)) and value
         ),
+    )
+
+
+def solved(answer: Json) -> str:
+    """What a second solution of the problem says, as a sentence."""
+    choice = "Apart" if answer["fused"] else "In one kernel"
+    other = answer["other_objective_seconds"]
+    if other is None:
+        return f"Solved: no plan has the other choice: {answer['reason']}."
+    more = other - answer["objective_seconds"]
+    if abs(more) <= _SAME * answer["objective_seconds"]:
+        return (
+            f"Solved: {choice.lower()}, the best plan takes as long: {duration(other)}."
+        )
+    return (
+        f"Solved: {choice.lower()}, the best plan takes {duration(other)}, "
+        f"{duration(abs(more))} {'more' if more > 0 else 'less'}"
+        f" ({percent(abs(more) / answer['objective_seconds'])})."
     )
 
 

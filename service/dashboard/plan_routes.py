@@ -19,7 +19,7 @@ from service.dashboard.differences import (
     total,
     totals,
 )
-from service.dashboard.explanations import explanation
+from service.dashboard.explanations import explanation, solved
 from service.dashboard.figures import kernel_figures, plan_figures
 from service.dashboard.formats import count, duration, size
 from service.dashboard.highlight import highlight
@@ -38,7 +38,7 @@ from service.dashboard.shared import (
     pages,
 )
 from service.dashboard.sides import sides_view, without_fusion
-from service.dashboard.source import Api, ApiDep
+from service.dashboard.source import Api, ApiDep, ApiProblem
 from service.dashboard.tensors import flows
 
 Order = Literal["launch", "time", "ratio", "roof", "traffic"]
@@ -261,7 +261,14 @@ Node = Annotated[str, Query(min_length=1, max_length=500)]
 
 @router.get("/plans/{key}/explain")
 async def explain_page(
-    api: ApiDep, key: str, a: Node, b: Node, job: JobId = "", part: bool = False
+    api: ApiDep,
+    key: str,
+    a: Node,
+    b: Node,
+    job: JobId = "",
+    *,
+    part: bool = False,
+    solve: bool = False,
 ) -> Response:
     """Why two nodes share a kernel, or do not, and what the other choice would cost."""
     plan, names = await asyncio.gather(find_plan(api, key), find_names(api, job))
@@ -269,8 +276,29 @@ async def explain_page(
     told = explanation(plan, answer, names)
     template = "_explain.html" if part else "explain.html"
     return pages.page(
-        template, section="jobs" if job else "cache", key=key, job_id=job, told=told
+        template,
+        section="jobs" if job else "cache",
+        key=key,
+        job_id=job,
+        told=told,
+        said=await _solved(api, key, a, b) if solve and told.other else "",
     )
+
+
+@router.get("/plans/{key}/explain/solved")
+async def solved_part(api: ApiDep, key: str, a: Node, b: Node) -> Response:
+    """What a second solution with the other choice costs; a part of a page."""
+    return pages.page("_solved.html", said=await _solved(api, key, a, b))
+
+
+async def _solved(api: Api, key: str, a: str, b: str) -> str:
+    """The price of the other choice in a sentence, or why it is not known."""
+    try:
+        return solved(await api.get(f"/v1/plans/{key}/explain/solved", a=a, b=b))
+    except ApiProblem as problem:
+        document = problem.document
+        hint = f" ({document['hint']})" if document.get("hint") else ""
+        return f"Not solved: {document['detail']}{hint}."
 
 
 Revision = Annotated[int, Query(ge=0, le=2**31)]

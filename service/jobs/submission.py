@@ -29,7 +29,7 @@ from service.store.blobs import Blob
 from service.store.graphs import StoredGraph
 from service.store.idempotency import Repeated
 from service.store.jobs import NORMAL_PRIORITY, Cache, Job, JobRequest
-from service.store.plans import StoredPlan
+from service.store.plans import PlanRevision, StoredPlan
 from tuner.pipeline import resolve_target
 
 Mode = Literal["analytic", "tuned"]
@@ -165,6 +165,10 @@ class Submissions:
         if ask.repeat_key:
             self._remember(ask, answer)
         return answer
+
+    def analytic(self, question: Question) -> PlanRevision:
+        """The analytic plan of a question that nobody asks to be stored."""
+        return self._planner.plan(question)
 
     def _read(self, ask: Ask) -> Known:
         outline = self._planner.outline(ask.question)

@@ -137,6 +137,7 @@
     }
     const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
     part.replaceChildren(...parsed.body.childNodes, link("As a page", whyPage(cut.a, cut.b, false)));
+    document.dispatchEvent(new CustomEvent("fuseplan:part"));
   };
 
   const chooseEdge = (edge) => {

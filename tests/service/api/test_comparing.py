@@ -136,6 +136,49 @@ def test_separate_nodes_are_explained(client: TestClient) -> None:
     assert told["other"]["extra_bytes"] < 0
 
 
+def test_the_other_choice_is_solved(start: Start) -> None:
+    """Its price is that of a plan with the pin, asked for apart, in pages too."""
+    client = start(worker=True, device="null:0")
+    plain = submit(client)
+    apart = submit(client, options={"pins": [{"fuse": False, "nodes": ["n0", "n1"]}]})
+    asked = {"graph": graph_json(), "target": "cpu", "mode": "tuned"}
+    key = client.post("/v1/plans", json=asked).json()["plan_key"]
+    nodes = {"a": "relu", "b": "n1"}
+    told = client.get(f"/v1/plans/{key}/explain/solved", params=nodes).json()
+    assert told["fused"] is True
+    assert told["objective_seconds"] == plain["plan"]["objective_seconds"]
+    assert told["other_objective_seconds"] == apart["plan"]["objective_seconds"]
+    assert told["other_objective_seconds"] > told["objective_seconds"]
+    part = client.get(f"/plans/{key}/explain/solved", params=nodes)
+    page = client.get(f"/plans/{key}/explain", params={**nodes, "solve": True})
+    for text in (part.text, page.text):
+        assert "Solved: apart, the best plan takes" in text
+    assert "<html" not in part.text
+
+
+def test_a_choice_that_no_plan_has_says_why(start: Start) -> None:
+    """Two nodes that are one, and nodes that a pin keeps apart, have no other price."""
+    client = start(worker=True, device="null:0")
+    pins = {"pins": [{"fuse": False, "nodes": ["n0", "n1"]}]}
+    asked = {"graph": graph_json(), "target": "cpu", "mode": "tuned", "options": pins}
+    key = client.post("/v1/plans", json=asked).json()["plan_key"]
+    told = client.get(f"/v1/plans/{key}/explain/solved?a=n0&b=n1").json()
+    assert told["other_objective_seconds"] is None
+    assert told["reason"]
+    assert "no plan has the other choice" in (
+        client.get(f"/plans/{key}/explain/solved?a=n0&b=n1").text
+    )
+
+
+def test_a_choice_is_not_solved_without_the_model(client: TestClient) -> None:
+    """A plan that no job was for has no model: the message says what to do."""
+    key = submit(client)["plan_key"]
+    answer = client.get(f"/v1/plans/{key}/explain/solved?a=n0&b=n1")
+    assert (answer.status_code, answer.json()["code"]) == (404, "plan-not-found")
+    assert "mode=tuned" in answer.json()["hint"]
+    assert "Not solved: " in client.get(f"/plans/{key}/explain/solved?a=n0&b=n1").text
+
+
 def test_an_unknown_node_is_told(client: TestClient) -> None:
     """404 with a code of its own."""
     key = submit(client)["plan_key"]
