@@ -198,6 +198,8 @@ def _step(
 def write(package: Exported, folder: Path) -> list[str]:
     """Write a package; equal kernels share one file.
 
+    What an earlier export left in the folder, and this one does not have, is taken away.
+
     Returns:
         Names of the files, relative to the folder.
     """
@@ -208,6 +210,27 @@ def write(package: Exported, folder: Path) -> list[str]:
         raise BadArgument(
             str(folder), f"cannot be made: {error.strerror}", hint="choose another -o"
         ) from error
+    for name in _left(folder):
+        if name not in package.files:
+            (folder / name).unlink(missing_ok=True)
     for name, content in package.files.items():
         write_bytes(folder / name, content)
     return sorted(package.files)
+
+
+def _left(folder: Path) -> list[str]:
+    """Kernels and models of an export that the folder holds already."""
+    if not (folder / "manifest.json").is_file():
+        return []
+    patterns = ("kernels/*.cu", "kernels/*.cl", "library/*.onnx", "prepare.onnx")
+    found = (path for pattern in patterns for path in folder.glob(pattern))
+    return [path.relative_to(folder).as_posix() for path in found]
+
+
+def library_steps(package: Exported) -> list[str]:
+    """Steps that no exported kernel runs, with their operators."""
+    return [
+        f"{step['name']} ({', '.join(step['operators'])})"
+        for step in package.manifest["steps"]
+        if step["kind"] == "library"
+    ]

@@ -310,10 +310,20 @@ def export(
         planned = make(prepared) if body is None else replayed(prepared, body)
         package = exports.of_planned(planned, form)
     written = exports.write(package, folder)
+    calls = exports.library_steps(package)
     if as_json:
-        output.emit({"folder": str(folder), "files": written})
-    else:
-        output.line(f"{folder}: {len(written)} files; start with manifest.json")
+        output.emit(
+            {"folder": str(folder), "files": written, "library_calls": len(calls)}
+        )
+        return
+    output.line(f"{folder}: {len(written)} files; start with manifest.json")
+    if calls:
+        output.line(
+            f"{len(calls)} of {len(package.manifest['steps'])} steps are library calls,"
+            " which your host must make (docs/consume.md):"
+        )
+        for call in calls:
+            output.line(f"  {call}")
 
 
 def strip(

@@ -180,6 +180,29 @@ def test_library_calls_are_the_hosts_to_make(
     assert f"{name}: a library call" in _run(words, environment, code=3).stderr
 
 
+def test_an_export_takes_away_what_the_last_one_left(
+    fuseplan: Fuseplan, tmp_path: Path, model: Path
+) -> None:
+    """A folder holds one plan; what is a library call is told; other files stay."""
+    proto = onnx_model(
+        [node("TopK", "x k", "v i"), node("Relu", "v", "y")],
+        [value("x", [4, 16])],
+        [value("y", [4, 3])],
+        {"k": np.array([3])},
+    )
+    path, folder = tmp_path / "top.onnx", tmp_path / "out"
+    path.write_bytes(proto.SerializeToString())
+    first = fuseplan("export", path, "-f", "opencl", "-o", folder)
+    assert "library calls, which your host must make" in first.out
+    assert "TopK" in first.out
+    (folder / "kernels").mkdir(exist_ok=True)
+    (folder / "kernels" / "notes.txt").write_text("mine")
+    told = fuseplan("export", model, "-f", "opencl", "-o", folder, "--json").json
+    assert told["library_calls"] == 0
+    there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    assert there == {*told["files"], "kernels/notes.txt"}
+
+
 @needs_cmake
 @needs_nvcc
 def test_nvcc_compiles_what_is_exported(
