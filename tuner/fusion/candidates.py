@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.traffic import traffic
@@ -23,7 +23,7 @@ from tuner.fusion.units import (
     glued,
     whole_composites,
 )
-from tuner.fusion.view import View, bits
+from tuner.fusion.view import View, bits, joined
 from tuner.fusion.zones import Zone, find_zones, make_zone
 from tuner.plan import Family
 
@@ -92,6 +92,39 @@ class Candidate:
     family: Family
 
 
+class _Sums(NamedTuple):
+    """What the units of a set have together; one unit more changes it in one step.
+
+    Attributes:
+        nodes: node mask.
+        above, below: unit mask of all predecessors and successors.
+        near, light: unit mask of the partners, and of the light units in front.
+    """
+
+    nodes: int
+    above: int
+    below: int
+    near: int
+    light: int
+
+    def plus(self, units: Units, more: int) -> _Sums:
+        """The sums with more units."""
+        nodes, above, below, near, light = self
+        while more:
+            low = more & -more
+            more ^= low
+            u = low.bit_length() - 1
+            nodes |= units.masks[u]
+            above |= units.above[u]
+            below |= units.below[u]
+            near |= units.partners[u]
+            light |= units.light[u]
+        return _Sums(nodes, above, below, near, light)
+
+
+_NO_SUMS: Final = _Sums(0, 0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """Candidates of a zone.
@@ -120,8 +153,10 @@ class Space:
         self._found: dict[int, Candidates] = {}
         self._zones: dict[tuple[int, ...], tuple[Zone, ...]] = {}
         self._moved: dict[tuple[int, int], int] = {}
+        self._sums: dict[int, _Sums] = {}
         self.units = self._make_units()
         self.stored = self.units.stored
+        self._behind = [self.view.above[i] | 1 << i for i in self.view.maker]
         self._first_breadth = 0 if len(self.units) <= ONE_ZONE_UNITS else 1
         self._breadth = BREADTHS[self._first_breadth]
 
@@ -278,25 +313,35 @@ class Space:
 
     def _is_open(self, units: int) -> bool:
         """Whether a set is legal and worth growing from."""
-        mask = self.units.nodes(units)
+        mask = self._summed(units).nodes
         if isinstance(self.rules.family(mask), Refusal) or self._is_barred(mask):
             return False
         exits = self._exits(units)
         return not exits or self._recomputing_pays(units, exits)
 
+    def _summed(self, units: int) -> _Sums:
+        found = self._sums.get(units)
+        if found is None:
+            found = self._sums[units] = _NO_SUMS.plus(self.units, units)
+        return found
+
     def _neighbours(self, units: int) -> Iterator[int]:
         """The set with one more unit: as it is, and filled up to be convex."""
-        near = light = 0
-        for u in bits(units):
-            near |= self.units.partners[u]
-            light |= self.units.light[u]
-        if light & ~units:
+        sums, known = self._summed(units), self._sums
+        light = sums.light & ~units
+        if light:
             yield self._with_light(units, light)
-        for u in bits(near & ~units):
+        for u in bits(sums.near & ~units):
             grown = units | 1 << u
+            if grown not in known:
+                known[grown] = sums.plus(self.units, 1 << u)
             yield grown
-            full = self._filled(grown)
-            if full != grown:
+            found = known[grown]
+            missing = found.above & found.below & ~grown
+            if missing:
+                full = grown | missing
+                if full not in known:
+                    known[full] = found.plus(self.units, missing)
                 yield full
 
     def _with_light(self, units: int, light: int) -> int:
@@ -314,11 +359,8 @@ class Space:
         return units | extra
 
     def _reach(self, units: int) -> int:
-        above = below = 0
-        for u in bits(units):
-            above |= self.units.above[u]
-            below |= self.units.below[u]
-        return above & below
+        sums = self._summed(units)
+        return sums.above & sums.below
 
     def _filled(self, units: int) -> int:
         return units | self._reach(units)
@@ -332,11 +374,8 @@ class Space:
         between = self._reach(units) & ~units
         if not between:
             return 0
-        found = 0
-        for u in bits(units):
-            if self.units.below[u] & between:
-                found |= 1 << u
-        return found
+        below = self.units.below
+        return sum(1 << u for u in bits(units) if below[u] & between)
 
     def _recomputing_pays(self, units: int, exits: int) -> bool:
         """Whether computing the exits again moves fewer bytes than storing them.
@@ -382,7 +421,7 @@ class Space:
 
     def _variants(self, units: int) -> Iterator[Candidate]:
         """A set of units with every useful choice of what it writes."""
-        mask = self.units.nodes(units)
+        mask = self._summed(units).nodes
         family = self.rules.family(mask)
         if isinstance(family, Refusal) or self._is_barred(mask):
             return
@@ -393,15 +432,30 @@ class Space:
         if not self.exhaustive:
             made &= ~self._taken_in(units) | self.view.delivered
         wanted = self.view.wanted(mask) & made
+        is_convex = not self._reach(units) & ~units
+        needs: dict[int, int] = {}
         for outputs in self._output_choices(mask, wanted, made):
-            kept = self.view.trimmed(mask, outputs)
-            if self.units.of(kept) != units:
+            kept = self._kept(mask, outputs, is_convex=is_convex)
+            if kept != mask and not self._holds_all(units, kept):
                 continue
             if isinstance(self.rules.judge(mask, outputs), Refusal):
                 continue
+            if kept not in needs:
+                needs[kept] = self.view.needs(kept)
             yield Candidate(
-                mask=kept, outputs=outputs, needs=self.view.needs(kept), family=family
+                mask=kept, outputs=outputs, needs=needs[kept], family=family
             )
+
+    def _kept(self, mask: int, outputs: int, *, is_convex: bool) -> int:
+        """`View.trimmed`; no path between nodes of a convex set leads out of it."""
+        if not is_convex:
+            return self.view.trimmed(mask, outputs)
+        return joined(self._behind, outputs) & mask
+
+    def _holds_all(self, units: int, nodes: int) -> bool:
+        """Whether some nodes are of all these units."""
+        masks = self.units.masks
+        return all(masks[u] & nodes for u in bits(units))
 
     def _taken_in(self, units: int) -> int:
         """Tensors of light work that a heavy kernel does for itself, not for others."""

@@ -306,14 +306,12 @@ class Rules:
         )
 
     def _argument_wall(self, mask: int, outputs: int) -> Refusal | None:
-        most = self.limits.max_arguments
-        if most is None:
+        most, written = self.limits.max_arguments, outputs.bit_count()
+        if most is None or written + self.view.widest * mask.bit_count() <= most:
             return None
-        count = outputs.bit_count() + self.view.needs(mask).bit_count()
-        if count + 3 * mask.bit_count() > most:  # cheap test first
-            given = {n for i in bits(mask) for n in self.view.given[i]}
-            graph = self.view.graph
-            count += sum(not _is_literal(graph, name) for name in given)
+        given = {n for i in bits(mask) for n in self.view.given[i]}
+        count = written + self.view.needs(mask).bit_count()
+        count += sum(not _is_literal(self.view.graph, name) for name in given)
         if count > most:
             return Refusal(reason=f"{count} tensors; a kernel may take {most}")
         return None

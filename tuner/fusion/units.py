@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tuner.fusion.legality import ANCHORS, Limits, Profile, Rules
-from tuner.fusion.view import View, bits
+from tuner.fusion.view import View, bits, joined
 from tuner.ir.ops import Pattern
 
 LIGHT: Final = 64
@@ -65,10 +65,7 @@ class Units:
 
     def nodes(self, units: int) -> int:
         """Node mask of a unit mask."""
-        found = 0
-        for u in bits(units):
-            found |= self.masks[u]
-        return found
+        return joined(self.masks, units)
 
     def of(self, nodes: int) -> int:
         """Unit mask of the units that hold these nodes."""

@@ -7,7 +7,7 @@ its source, its *home*.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -45,6 +45,20 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
+def joined(masks: Sequence[int], picked: int) -> int:
+    """All bits of the masks at the positions that are set."""
+    found = 0
+    if picked.bit_length() > SHORT_MASK:
+        for i in bits(picked):
+            found |= masks[i]
+        return found
+    while picked:
+        low = picked & -picked
+        found |= masks[low.bit_length() - 1]
+        picked ^= low
+    return found
+
+
 def homes(graph: Graph) -> Mapping[str, str]:
     """The home of every tensor: itself, or what it is a reshape of."""
     found = {name: name for name in graph.types}
@@ -71,6 +85,7 @@ class View:
         near: node mask of both.
         above, below: node mask of all predecessors and successors.
         delivered: tensor mask of the graph outputs.
+        widest: most tensors that one node reads.
         patterns: behaviour of each node under fusion.
     """
 
@@ -89,6 +104,13 @@ class View:
         self.delivered = self.tensor_mask(self.home[name] for name in graph.outputs)
         self.bytes = tuple(graph.types[name].bytes for name in self.tensors)
         self._positions = {node.name: k for k, node in enumerate(graph.nodes)}
+        self.widest = max(
+            (
+                reads.bit_count() + len(given)
+                for reads, given in zip(self.reads, self.given, strict=True)
+            ),
+            default=0,
+        )
         self._aliases = tuple(self._aliases_of(node) for node in self.nodes)
         self._free = self._free_tensors()
         self.given_bytes = self._given_bytes()
@@ -241,10 +263,7 @@ class View:
 
     def makes(self, mask: int) -> int:
         """Tensors that the nodes make."""
-        found = 0
-        for i in bits(mask):
-            found |= self.made[i]
-        return found
+        return joined(self.made, mask)
 
     def is_convex(self, mask: int) -> bool:
         """Whether no path between two of these nodes leads through another."""
@@ -256,18 +275,15 @@ class View:
 
     def needs(self, mask: int) -> int:
         """Tensors that the nodes read and do not make."""
-        found = 0
-        for i in bits(mask):
-            found |= self.reads[i]
-        return found & ~self.makes(mask)
+        return joined(self.reads, mask) & ~self.makes(mask)
 
     def wanted(self, mask: int) -> int:
         """Tensors that the nodes make and that others read or the graph delivers."""
-        found = 0
-        for i in bits(mask):
-            for j in bits(self.made[i]):
-                if self.readers[j] & ~mask or self.delivered >> j & 1:
-                    found |= 1 << j
+        made = self.makes(mask)
+        found = made & self.delivered
+        for j in bits(made & ~found):
+            if self.readers[j] & ~mask:
+                found |= 1 << j
         return found
 
     def trimmed(self, mask: int, outputs: int) -> int:
