@@ -198,7 +198,7 @@ def _step(
 def write(package: Exported, folder: Path) -> list[str]:
     """Write a package; equal kernels share one file.
 
-    What an earlier export left in the folder, and this one does not have, is taken away.
+    What an earlier export left in the folder, and this one does not have, is removed.
 
     Returns:
         Names of the files, relative to the folder.
