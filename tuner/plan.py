@@ -13,7 +13,7 @@ from cost_model.estimate import Estimate, Evidence
 from tuner.ir.custom import RuleSet
 from tuner.ir.graph import Graph, Region
 
-CODEGEN_REVISION: Final = 8
+CODEGEN_REVISION: Final = 9
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
 

@@ -43,9 +43,16 @@ RAGGED_LANES: Final = 64
 RAGGED_ITEMS: Final = 64
 """Most steps that these lanes take."""
 PACKED_ITEMS: Final = 64
-"""Steps of a CPU's lanes along inner loops: the loop of the text costs less than the
-runtime's own over more lanes (64 MiB a tensor on two cores: bias and GELU 4.4 against
-8.8 ms, plain sums alike)."""
+"""Steps of a CPU's lanes along inner loops. Where values cost more than their traffic,
+the loop of the text is better than the runtime's own over more lanes (bias and GELU,
+64 MiB a tensor on two cores: 23 ms with 16 lanes of 64 unrolled steps, 28 to 32 with
+256 or 1024 lanes); plain sums do not care (8 to 10 ms)."""
+TILE_ITEMS: Final = 4
+"""Lines of results in a row of a block whose lanes do not read neighbours."""
+TILE_REPEATS: Final = 64
+"""Most rows of such a block: lines are then read whole, and the lines of a block fit
+the smallest cache (64 x 64 against 16 x 256: 1021 x 1031 transposed in 0.65 to 1.5 ms
+against 1.5 to 1.8; 4096 x 4096 in 61 against 68)."""
 HELD_STEPS: Final = 64
 """Longest rows, in steps of a CPU's lanes, whose values may stay in registers."""
 ROW_REPEATS: Final = 8
@@ -150,7 +157,7 @@ def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
     points = sum(g.outer_points * g.inner_points for g in nest.groups)
     if _is_cpu(device):
         if any(_is_strided(group) for group in nest.groups):
-            return Schedule.of(threads=256, vector=1, items=1, repeat=LINE_ELEMENTS)
+            return _tiled_pointwise(nest, points // device.multiprocessors)
         ragged = max((g.inner_points for g in nest.groups if _is_ragged(g)), default=0)
         if ragged:
             items = min(divided(ragged, RAGGED_LANES), RAGGED_ITEMS)
@@ -163,10 +170,33 @@ def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
     return Schedule.of(threads=threads, vector=vector, items=1, repeat=1)
 
 
+def _tiled_pointwise(nest: LoopNest, core_points: int) -> Schedule:
+    """Blocks that are tiles, several times as high as a line is long.
+
+    The lines of results that do not begin at a line's border are written in one go;
+    others as each is full, with no more lines read at a time than there are lanes.
+    """
+    ragged = any(group.inner_points % LINE_ELEMENTS for group in nest.groups)
+    inner = max((g.inner_points for g in nest.groups), default=1)
+    items = min(TILE_ITEMS, divided(inner, LINE_ELEMENTS)) if ragged else 1
+    threads = LINE_ELEMENTS if ragged else LINE_ELEMENTS * TILE_ITEMS
+    repeat = min(_block_steps(core_points) // TILE_ITEMS, TILE_REPEATS)
+    return Schedule.of(
+        threads=threads,
+        vector=1,
+        items=max(items, 1),
+        repeat=max(repeat, LINE_ELEMENTS),
+    )
+
+
+def _block_steps(core_points: int) -> int:
+    """Steps of a few lanes for which every core has blocks enough."""
+    return max(core_points // (_BLOCKS_PER_CORE * LINE_ELEMENTS), 1)
+
+
 def _packed_pointwise(nest: LoopNest, core_points: int) -> Schedule:
     """Few lanes that take many steps: along the inner loops first, then row by row."""
-    wanted = core_points // (_BLOCKS_PER_CORE * LINE_ELEMENTS)
-    steps = min(max(wanted, 1), PACKED_ITEMS)
+    steps = min(_block_steps(core_points), PACKED_ITEMS)
     inner = max((g.inner_points for g in nest.groups), default=1)
     items = max(min(steps, divided(inner, LINE_ELEMENTS)), 1)
     repeat = max(steps // items, 1)
@@ -199,8 +229,11 @@ def _is_strided(group: Group) -> bool:
 
 def _pointwise_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
     if _is_cpu(device):
+        repeats: tuple[int, ...] = (1, 4, 16)
+        if any(_is_strided(group) for group in nest.groups):
+            repeats = (*repeats, TILE_REPEATS)
         grid: Iterable[tuple[int, ...]] = itertools.product(
-            (16, 64, 256, 1024), (1,), (1, 4, 16, PACKED_ITEMS), (1, 4, 16)
+            (16, 64, 256, 1024), (1,), (1, 4, 16, PACKED_ITEMS), repeats
         )
     else:
         grid = itertools.product(
@@ -246,15 +279,18 @@ def _default_row(nest: LoopNest, device: Device) -> Schedule:
     if _is_cpu(device):
         lanes = device.subgroup_threads
         values = group.serial_points * divided(group.inner_points, lanes)
-        persistent = _can_keep(group, values, device, 4 * lanes)
+        teams = 4
+        while teams > 1 and group.outer_points < 2 * teams * device.multiprocessors:
+            teams //= 2
+        persistent = _can_keep(group, values, device, teams * lanes)
         if divided(group.inner_points, lanes) > HELD_STEPS:
             persistent = persistent and _keeps_computed(group)
         repeat = ROW_REPEATS
-        wanted = 4 * repeat * _ROW_BLOCKS_PER_CORE * device.multiprocessors
+        wanted = teams * repeat * _ROW_BLOCKS_PER_CORE * device.multiprocessors
         while repeat > 1 and group.outer_points < wanted:
             repeat, wanted = repeat // 2, wanted // 2
         return Schedule.of(
-            threads=4 * lanes,
+            threads=teams * lanes,
             lanes=lanes,
             vector=1,
             repeat=repeat,

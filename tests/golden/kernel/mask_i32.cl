@@ -16,14 +16,12 @@ __kernel void fused(__global const int* restrict in0, __global const int* restri
         out0[q * 65 + p] = v4;
     }
     {
-        const int p = lane + 64;
-        if (p < 65) {
-            const int v0 = in0[q * 65 + p];
-            const int v1 = in1[p];
-            const bool v2 = v0 < v1;
-            const int v3 = floor_mod_i32(v0, v1);
-            const int v4 = v2 ? v0 : v3;
-            out0[q * 65 + p] = v4;
-        }
+        const int p = lane + 1;
+        const int v0 = in0[q * 65 + p];
+        const int v1 = in1[p];
+        const bool v2 = v0 < v1;
+        const int v3 = floor_mod_i32(v0, v1);
+        const int v4 = v2 ? v0 : v3;
+        out0[q * 65 + p] = v4;
     }
 }

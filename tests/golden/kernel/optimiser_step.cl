@@ -38,19 +38,17 @@ __kernel void fused(__global const float* restrict in0, __global const float* re
             out3[p] = v10;
         }
         {
-            const int p = lane + 16;
-            if (p < 17) {
-                const float v0 = in5[p];
-                const float v2 = v0 * 0.9f;
-                const float v3 = in4[p];
-                const float v5 = v3 * 0.1f;
-                const float v6 = v2 + v5;
-                const float v7 = in3[p];
-                const float v9 = v6 * 0.001f;
-                const float v10 = v7 - v9;
-                out2[p] = v6;
-                out3[p] = v10;
-            }
+            const int p = lane + 1;
+            const float v0 = in5[p];
+            const float v2 = v0 * 0.9f;
+            const float v3 = in4[p];
+            const float v5 = v3 * 0.1f;
+            const float v6 = v2 + v5;
+            const float v7 = in3[p];
+            const float v9 = v6 * 0.001f;
+            const float v10 = v7 - v9;
+            out2[p] = v6;
+            out3[p] = v10;
         }
     }
 }

@@ -15,12 +15,10 @@ __kernel void fused(__global const ushort* restrict in0, __global ushort* restri
         out0[q * 121 + p] = bf16_of_f32(v3);
     }
     {
-        const int p = lane + 64;
-        if (p < 121) {
-            const float v1 = p / 11 + -1 >= 0 && p / 11 + -1 < 9 && p % 11 + -1 >= 0 && p % 11 + -1 < 9 ? (f32_of_bf16(in0[q * 81 + (p / 11) * 9 + p % 11 + -10])) : 0;
-            const float v2 = v1 < 0.0f ? 0.0f : v1;
-            const float v3 = p / 11 + -1 >= 0 && p / 11 + -1 < 9 && p % 11 + -1 >= 0 && p % 11 + -1 < 9 ? v2 : 0.0f;
-            out0[q * 121 + p] = bf16_of_f32(v3);
-        }
+        const int p = lane + 57;
+        const float v1 = p / 11 + -1 >= 0 && p / 11 + -1 < 9 && p % 11 + -1 >= 0 && p % 11 + -1 < 9 ? (f32_of_bf16(in0[q * 81 + (p / 11) * 9 + p % 11 + -10])) : 0;
+        const float v2 = v1 < 0.0f ? 0.0f : v1;
+        const float v3 = p / 11 + -1 >= 0 && p / 11 + -1 < 9 && p % 11 + -1 >= 0 && p % 11 + -1 < 9 ? v2 : 0.0f;
+        out0[q * 121 + p] = bf16_of_f32(v3);
     }
 }

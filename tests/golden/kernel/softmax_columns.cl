@@ -6,28 +6,27 @@ __kernel void fused(__global const float* restrict in0, __global float* restrict
     const int block = (int)get_group_id(0);
     const int part = block;
     const int q = part / 2;
-    const int p = part % 2 * 64 + lane;
-    if (p < 100) {
-        float a0 = -INFINITY;
-        for (int r = 0; r < 256; r++) {
-            const float v0 = in0[r * 100 + p];
-            a0 = max_f32(v0, a0);
-        }
-        const float v1 = a0;
-        float a1 = 0.0f;
-        for (int r = 0; r < 256; r++) {
-            const float v0 = in0[r * 100 + p];
-            const float v2 = v0 - v1;
-            const float v3 = exp(v2);
-            a1 = v3 + a1;
-        }
-        const float v4 = a1;
-        for (int r = 0; r < 256; r++) {
-            const float v0 = in0[r * 100 + p];
-            const float v2 = v0 - v1;
-            const float v3 = exp(v2);
-            const float v5 = v3 / v4;
-            out0[r * 100 + p] = v5;
-        }
+    const int begin = part % 2 * 64;
+    const int p = (begin < 36 ? begin : 36) + lane;
+    float a0 = -INFINITY;
+    for (int r = 0; r < 256; r++) {
+        const float v0 = in0[r * 100 + p];
+        a0 = max_f32(v0, a0);
+    }
+    const float v1 = a0;
+    float a1 = 0.0f;
+    for (int r = 0; r < 256; r++) {
+        const float v0 = in0[r * 100 + p];
+        const float v2 = v0 - v1;
+        const float v3 = exp(v2);
+        a1 = v3 + a1;
+    }
+    const float v4 = a1;
+    for (int r = 0; r < 256; r++) {
+        const float v0 = in0[r * 100 + p];
+        const float v2 = v0 - v1;
+        const float v3 = exp(v2);
+        const float v5 = v3 / v4;
+        out0[r * 100 + p] = v5;
     }
 }

@@ -50,16 +50,14 @@ static inline double lanes_reduce_sum_f64(double x, int lane, int team, __local 
 #if defined(cl_intel_required_subgroup_size) && defined(cl_intel_subgroups)
 __attribute__((intel_reqd_sub_group_size(16)))
 #endif
-__attribute__((reqd_work_group_size(16, 4, 1)))
+__attribute__((reqd_work_group_size(16, 1, 1)))
 __kernel void fused(__global const double* restrict in0, __global double* restrict out0) {
-    __local double shared_f64[64];
+    __local double shared_f64[16];
     const int lane = get_local_id(0);
     const int team = get_local_id(1);
     const int block = (int)get_group_id(0);
     const int part = block;
-    const int wanted = part * 4 + team;
-    const bool active = wanted <= 2;
-    const int q = active ? wanted : 2;
+    const int q = part + team;
     double a0 = -(double)INFINITY;
     for (int item = 0; item < 3125; item++) {
         const int p = lane + item * 16;
@@ -89,8 +87,6 @@ __kernel void fused(__global const double* restrict in0, __global double* restri
         const double v2 = v0 - v1;
         const double v3 = exp(v2);
         const double v5 = v3 / v4;
-        if (active) {
-            out0[q * 50000 + p] = v5;
-        }
+        out0[q * 50000 + p] = v5;
     }
 }

@@ -73,12 +73,10 @@ __kernel void fused(__global const float* restrict in0, __global float* restrict
         }
         {
             const int item = 8;
-            const int p = lane + item * 16;
-            if (p < 130) {
-                const float v0 = in0[q * 130 + p];
-                a0 = max_f32(v0, a0);
-                k0[item] = v0;
-            }
+            const int p = lane + 114;
+            const float v0 = in0[q * 130 + p];
+            a0 = max_f32((lane >= 14 ? v0 : -INFINITY), a0);
+            k0[item] = v0;
         }
         a0 = lanes_reduce_max_f32(a0, lane, team, shared_f32);
         const float v1 = a0;
@@ -94,14 +92,12 @@ __kernel void fused(__global const float* restrict in0, __global float* restrict
         }
         {
             const int item = 8;
-            const int p = lane + item * 16;
-            if (p < 130) {
-                const float v0 = k0[item];
-                const float v2 = v0 - v1;
-                const float v3 = exp(v2);
-                a1 = v3 + a1;
-                k3[item] = v3;
-            }
+            const int p = lane + 114;
+            const float v0 = k0[item];
+            const float v2 = v0 - v1;
+            const float v3 = exp(v2);
+            a1 = (lane >= 14 ? v3 : 0.0f) + a1;
+            k3[item] = v3;
         }
         a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
         const float v4 = a1;
@@ -116,13 +112,11 @@ __kernel void fused(__global const float* restrict in0, __global float* restrict
         }
         {
             const int item = 8;
-            const int p = lane + item * 16;
-            if (p < 130) {
-                const float v3 = k3[item];
-                const float v5 = v3 / v4;
-                if (active) {
-                    out0[q * 130 + p] = v5;
-                }
+            const int p = lane + 114;
+            const float v3 = k3[item];
+            const float v5 = v3 / v4;
+            if (active) {
+                out0[q * 130 + p] = v5;
             }
         }
     }

@@ -19,7 +19,7 @@ from tuner.kernel.nest import (
     Select,
     Store,
 )
-from tuner.kernel.render.collective import Collectives, joined
+from tuner.kernel.render.collective import Collectives, joined, subgroup_width
 from tuner.kernel.render.scalar import atomic, converted, expression, number
 from tuner.kernel.streams import streams
 
@@ -113,35 +113,82 @@ class GroupText:
 
     def _points(self) -> None:
         """POINTWISE: the inner points of one outer point."""
-        group, mapping = self.group, self.mapping
+        mapping = self.mapping
         self._level_values(0)
         step = mapping.lanes * mapping.vector
         first = f"lane * {mapping.vector}" if mapping.vector > 1 else "lane"
-        if mapping.chunks > 1:
-            first = f"part % {mapping.chunks} * {mapping.tile} + {first}"
-        if mapping.items == 1:
-            self._point(first)
+        start = (
+            f"part % {mapping.chunks} * {mapping.tile}" if mapping.chunks > 1 else ""
+        )
+        if self._may_step_back and self._has_tail:
+            self._packed_points(start)
             return
-        full = mapping.items
-        is_whole = mapping.chunks == 1 and self.dialect.packs_lanes
-        if is_whole:
-            full = group.inner_points // step
-        if full:
-            packs = self.dialect.packs_lanes
-            self._unrolled(min(full, _PACKED_UNROLL) if packs else full)
-            self.lines.open(f"for (int item = 0; item < {full}; item++)")
-            self._point(f"{first} + item * {step}", guarded=not is_whole)
+        place = f"{start} + {first}" if start else first
+        if mapping.items == 1:
+            self._point(place)
+            return
+        packs = self.dialect.packs_lanes
+        self._unrolled(min(mapping.items, _PACKED_UNROLL) if packs else mapping.items)
+        self.lines.open(f"for (int item = 0; item < {mapping.items}; item++)")
+        self._point(f"{place} + item * {step}", guarded=self._has_tail)
+        self.lines.close()
+
+    @property
+    def _has_tail(self) -> bool:
+        """Whether the last block of the inner loops goes beyond their end."""
+        return self.group.inner_points % self.mapping.tile != 0
+
+    @property
+    def _may_step_back(self) -> bool:
+        """Whether a last step may end where the inner loops end, and not beyond.
+
+        It then begins at points that the step before has taken: all lanes have work,
+        and packed lanes need no masks. What is stored twice is the same both times;
+        reductions leave out what they have seen. Not where lanes meet at a barrier:
+        Intel's compiler (2026.22) carries an element that is read on both sides of it
+        over from one lane to all.
+        """
+        mapping = self.mapping
+        if not self.dialect.packs_lanes or mapping.vector > 1:
+            return False
+        is_row = self.group.kind is Kind.ROW
+        meet = is_row and mapping.lanes != subgroup_width(mapping, self.dialect)
+        return not meet and self.group.inner_points >= mapping.lanes
+
+    def _packed_points(self, start: str) -> None:
+        """POINTWISE: steps of packed lanes, the last of which steps back."""
+        inner, lanes = self.group.inner_points, self.mapping.lanes
+        items = self.mapping.items
+        if items == 1:
+            self._point(f"{self._stepped_back(start)} + lane", guarded=False)
+            return
+        full = str(inner // lanes)
+        place = f"lane + item * {lanes}"
+        if start:
+            self._declare("begin", start)
+            self._declare("rest", f"({inner} - begin) / {lanes}")
+            self._declare("full", f"rest < {items} ? rest : {items}")
+            full, place = "full", f"begin + {place}"
+        self._unrolled(_PACKED_UNROLL if start else min(inner // lanes, _PACKED_UNROLL))
+        self.lines.open(f"for (int item = 0; item < {full}; item++)")
+        self._point(place, guarded=False)
+        self.lines.close()
+        if inner % lanes:
+            self.lines.open(f"if (full < {items})" if start else "")
+            self._point(f"lane + {inner - lanes}", guarded=False)
             self.lines.close()
-        if full < mapping.items:
-            self.lines.open("")
-            self._point(f"{first} + {full * step}")
-            self.lines.close()
+
+    def _stepped_back(self, start: str) -> str:
+        """Where a block of one step begins: all its points lie inside."""
+        last = self.group.inner_points - self.mapping.lanes
+        self._declare("begin", start)
+        return f"(begin < {last} ? begin : {last})"
 
     def _point(self, place: str, *, guarded: bool = True) -> None:
         """POINTWISE: what a thread does in one step."""
         group = self.group
         self._declare("p", place)
-        guarded = guarded and group.inner_points % self.mapping.tile != 0
+        guarded = guarded and self._has_tail
         if guarded:
             self.lines.open(f"if (p < {group.inner_points})")
         for each in group.plan:
@@ -206,14 +253,19 @@ class GroupText:
         full, tail = divmod(end, step)
         if full:
             self._full_steps(each, first, step, condition)
-        if tail:
-            self.lines.open("")
-            self._declare("item", str(full))
+        if not tail:
+            return
+        self.lines.open("")
+        self._declare("item", str(full))
+        if self._may_step_back:
+            self._declare("p", f"lane + {end - step}")
+            self._step(each, condition, taken=f"lane >= {step - tail}")
+        else:
             self._declare("p", f"{first} + item * {step}")
             self.lines.open(f"if (p < {end})")
             self._step(each, condition)
             self.lines.close()
-            self.lines.close()
+        self.lines.close()
 
     def _masked_run(
         self, each: Pass, span: tuple[str, int, int], condition: str
@@ -251,13 +303,13 @@ class GroupText:
         if is_long:
             self._close_level(each)
 
-    def _step(self, each: Pass, condition: str) -> None:
-        """What a team does at its points of one step."""
+    def _step(self, each: Pass, condition: str, taken: str = "") -> None:
+        """What a team does at its points of one step; reductions take some of them."""
         if self.mapping.is_persistent:
-            self._kept_pass(each, condition)
+            self._kept_pass(each, condition, taken)
             return
         self._values(self._along_inner(each.values))
-        self._accumulate(each)
+        self._accumulate(each, taken)
         self._stores(each.stores, condition)
 
     def _walk(
@@ -321,14 +373,14 @@ class GroupText:
         self._stores(each.stores, condition)
         self.lines.close()
 
-    def _kept_pass(self, each: Pass, condition: str) -> None:
+    def _kept_pass(self, each: Pass, condition: str, taken: str = "") -> None:
         for value in each.kept:
             for copy in self._copies(value):
                 name = self._name(value, copy)
                 held = self.dialect.held[self.group.values[value].dtype]
                 self.lines.add(f"const {held} {name} = {self._kept(value, copy)};")
         self._values(self._along_inner(each.fresh))
-        self._accumulate(each)
+        self._accumulate(each, taken)
         later = {
             v
             for other in self.group.plan
@@ -374,9 +426,12 @@ class GroupText:
             self.lines.add(f"const bool active = wanted <= {last};")
             self._declare("p", f"active ? wanted : {last}")
             condition = "active"
+        elif tail and self._may_step_back:
+            start = f"part % {chunks} * {mapping.tile}"
+            self._declare("p", f"{self._stepped_back(start)} + lane")
         else:
             self._declare("p", first)
-        guarded = tail and mapping.teams == 1
+        guarded = tail and mapping.teams == 1 and not self._may_step_back
         if guarded:
             self.lines.open(f"if (p < {group.inner_points})")
         self._column_passes(condition)
@@ -427,13 +482,17 @@ class GroupText:
                 name = self._partial(reduction, copy)
                 self.lines.add(f"{held} {name} = {start};")
 
-    def _accumulate(self, each: Pass) -> None:
+    def _accumulate(self, each: Pass, taken: str = "") -> None:
         for reduction in each.reductions:
             op = self.group.reductions[reduction]
+            start = number(identity(op.op, op.dtype), op.dtype, self.dialect)
             for copy in range(self.mapping.vector):
                 place = copy if self._accumulators() > 1 else 0
                 name = self._partial(reduction, place)
-                parts = (self._operand(op.source, copy), name)
+                source = self._operand(op.source, copy)
+                if taken:
+                    source = f"({taken} ? {source} : {start})"
+                parts = (source, name)
                 text = joined(op.op, op.dtype, parts, self.dialect)
                 self.lines.add(f"{name} = {text};")
 
