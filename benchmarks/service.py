@@ -433,7 +433,7 @@ def workers(
         for device in devices:
             words = ["-c", _SERVE, "worker", "--device", device]
             stack.enter_context(process(words, "", **variables))
-        _until(lambda: len(client.get("/v1/devices").json()["workers"]) >= len(devices))
+        _until(lambda: _alive(client) >= len(devices))
         for number in range(JOBS):
             body = {"graph": layers(number), "target": "cpu", "mode": "tuned"}
             client.post("/v1/plans", json=body).raise_for_status()
@@ -444,6 +444,11 @@ def workers(
         for state in ("queued", "running"):
             for job in client.get("/v1/jobs", params={"state": state}).json()["jobs"]:
                 client.delete(f"/v1/jobs/{job['id']}")
+
+
+def _alive(client: httpx.Client) -> int:
+    told = client.get("/v1/devices").json()["devices"]
+    return len({one["worker"] for device in told for one in device["workers"]})
 
 
 def _running(client: httpx.Client) -> int:

@@ -2,7 +2,8 @@
 
 What the database says of a token is believed for at most a second; a revoked one may
 work for that long (`FRESH_SECONDS`). Those in use are checked in the background before
-that time is over, so that requests do not wait for it.
+that time is over, and for some seconds after their last use, so that requests do not
+wait for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import base64
 import binascii
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -32,6 +33,9 @@ FRESH_SECONDS: Final = 1.0
 
 RENEW_SECONDS: Final = 0.5
 """From this age on, an answer that is used is asked for again in the background."""
+
+IN_USE_SECONDS: Final = 10.0
+"""How long after its last use an answer is still asked for again."""
 
 OPEN: Final = frozenset({"/livez", "/readyz", "/openapi.json"})
 """What anybody may see: nothing of it comes from a model."""
@@ -96,8 +100,8 @@ class Gate:
         self._lock = threading.Lock()
         self._asking: dict[str, asyncio.Future[Mapping[str, _Seen]]] = {}
         self._seen: dict[str, _Seen] = {}
-        self._due: set[str] = set()
-        self._look_due = False
+        self._used_at: dict[str, float] = {}
+        self._wondered_at = -math.inf
         self._in_use = mode == "required" or self._admin is not None
         self._looked_at: float | None = None
 
@@ -110,12 +114,9 @@ class Gate:
         """Whether it is known whether tokens are in use."""
         if self._mode != "auto" or self._in_use:
             return True
-        at = self._looked_at
-        if at is None:
-            return False
-        age = self._clock() - at
-        self._look_due = self._look_due or age >= RENEW_SECONDS
-        return age < FRESH_SECONDS
+        at, now = self._looked_at, self._clock()
+        self._wondered_at = now
+        return at is not None and now - at < FRESH_SECONDS
 
     def look(self) -> None:
         """Ask the database whether tokens are in use."""
@@ -132,12 +133,9 @@ class Gate:
         seen = self._seen.get(hash_)
         if seen is None:
             return None
-        left = seen.until - self._clock()
-        if left <= 0:
-            return None
-        if left <= FRESH_SECONDS - RENEW_SECONDS:
-            self._due.add(hash_)
-        return seen
+        now = self._clock()
+        self._used_at[hash_] = now
+        return seen if now < seen.until else None
 
     async def find(self, hash_: str) -> _Seen:
         """What the database says about a token now; who asks together asks once.
@@ -159,12 +157,22 @@ class Gate:
         Raises:
             StoreUnavailable: the database cannot be read.
         """
-        if self._look_due:
-            self._look_due = False
+        now = self._clock()
+        at = self._looked_at
+        is_due = at is not None and now - at >= RENEW_SECONDS
+        if is_due and not self.is_closed and now - self._wondered_at <= IN_USE_SECONDS:
             self.look()
-        due, self._due = self._due, set()
+        due = sorted(self._due(now))
         if due:
-            self._ask(sorted(due))
+            self._ask(due)
+
+    def _due(self, now: float) -> Iterator[str]:
+        for hash_, used_at in self._used_at.copy().items():
+            seen = self._seen.get(hash_)
+            if seen is None or now - used_at > IN_USE_SECONDS:
+                self._used_at.pop(hash_, None)
+            elif seen.until - now <= FRESH_SECONDS - RENEW_SECONDS:
+                yield hash_
 
     def _ask(self, hashes: Sequence[str]) -> Mapping[str, _Seen]:
         read_at = self._clock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,15 @@ import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from service.api.access import FRESH_SECONDS, OPEN, Rates, needed_scope
+from service.api.access import (
+    FRESH_SECONDS,
+    IN_USE_SECONDS,
+    OPEN,
+    RENEW_SECONDS,
+    Gate,
+    Rates,
+    needed_scope,
+)
 from service.app import ROUTERS
 from service.store import connect, tokens
 from service.store.tokens import Scope, Token
@@ -178,3 +187,36 @@ def test_changes_are_audited(start: Start, tmp_path: Path) -> None:
     assert event["action"] == "job.submit"
     assert event["subject"] == answer.json()["job"]
     assert event["request_id"] == "build-17"
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_a_pause_of_seconds_makes_no_token_old(
+    start: Start, tmp_path: Path, mode: str
+) -> None:
+    """What is known is asked for again for a while after its last use, then no more."""
+    clock = 0.0
+    context = start(tokens=mode).app.state.context  # type: ignore[attr-defined]
+    mine = make_token(tmp_path, "reader", "plans:read") if mode == "required" else {}
+    gate = Gate(
+        context.database,
+        mode=mode,
+        admin_token="",
+        clock=lambda: clock,  # type: ignore[arg-type]
+    )
+    hash_ = tokens.hash_of("secret of reader")
+    if mine:
+        asyncio.run(gate.find(hash_))
+    else:
+        gate.look()
+
+    def is_known() -> bool:
+        return gate.is_fresh() and (not mine or gate.remembered(hash_) is not None)
+
+    assert is_known()
+    while clock < IN_USE_SECONDS - RENEW_SECONDS:
+        clock += RENEW_SECONDS
+        gate.renew()
+    assert is_known()
+    clock += IN_USE_SECONDS + RENEW_SECONDS
+    gate.renew()
+    assert not is_known()
