@@ -138,9 +138,9 @@ class _Joins:
         apart = self.choices[k].seconds + self.choices[r].seconds
         more = together - apart
         if more > 0:
-            return f"one kernel of both takes {1e6 * more:.2f} us more"
+            return f"one kernel of both takes {1e6 * more:.2f} µs more"
         return (
-            f"joining saves {-1e6 * more:.2f} us, but is not in the candidate space, "
+            f"joining saves {-1e6 * more:.2f} µs, but is not in the candidate space, "
             "or other groups gain more"
         )
 

@@ -207,7 +207,7 @@ class _Parallel:
         saved = f"{len(parts) - 1} launches and {single - whole} bytes fewer"
         if other is None:
             return f"{saved}; no kernel runs each part alone"
-        return f"{saved}; apart costs {1e6 * (other - seconds):+.2f} us"
+        return f"{saved}; apart costs {1e6 * (other - seconds):+.2f} µs"
 
     def _refused(
         self, mask: int, outputs: int, seconds: float, other: float | None
@@ -217,7 +217,7 @@ class _Parallel:
             return family.reason
         if other is None:
             return "no kernel of ours can run them together"
-        return f"together costs {1e6 * (other - seconds):+.2f} us"
+        return f"together costs {1e6 * (other - seconds):+.2f} µs"
 
 
 def _parts(view: View, mask: int) -> list[int]:
@@ -245,7 +245,7 @@ def _comparison(graph: Graph, partition: Partition, other: Partition, word: str)
     moved, moved_other = _bytes(graph, partition), _bytes(graph, other)
     gained = other.objective_seconds - partition.objective_seconds
     return (
-        f"{word}: {opposite} costs {1e6 * gained:+.2f} us, "
+        f"{word}: {opposite} costs {1e6 * gained:+.2f} µs, "
         f"moves {moved_other - moved:+d} bytes, "
         f"launches {len(other.choices) - len(partition.choices):+d} kernels"
     )
