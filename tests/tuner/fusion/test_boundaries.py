@@ -50,7 +50,7 @@ def test_a_price_ends_a_group() -> None:
 
     apart = unfused(graph, dear, profile="full", limits=Limits.none())
     found = boundaries(graph, apart, dear, profile="full", limits=Limits.none())
-    assert found[0].reason == "one kernel of both takes 3.00 us more"
+    assert found[0].reason == "one kernel of both takes 3.00 µs more"
 
 
 def test_another_group_between_two_ends_a_group() -> None:
