@@ -7,8 +7,8 @@ reduced cost are solved first, and others are added until none that is left out 
 part of a cheaper point.
 
 A cost may be known only from below. Such a column is asked for its cost when the
-relaxation uses it or when its reduced cost is small; what a cost grows by, its reduced
-cost grows by, so the argument above holds for columns that are never asked.
+relaxation or the best point uses it; what a cost grows by, its reduced cost grows by, so
+the argument above holds for columns that are never asked.
 
 Source: H. Crowder, E. L. Johnson, M. Padberg, "Solving large-scale zero-one linear
 programming problems", Operations Research 31(5), 1983, for fixing by reduced costs; J.
@@ -18,8 +18,9 @@ case study", Operations Research 40(5), 1992, for sifting.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import highspy
@@ -34,9 +35,17 @@ FIRST_SHARE: Final = 0.025
 """Columns whose reduced cost is at most this share of the relaxation come first."""
 WIDER: Final = 4.0
 """By how much that share grows while the columns hold no point."""
+TURNS: Final = 3
+"""How often only those columns are asked that a point uses."""
 LEAST_SECONDS: Final = 0.05
 """What a solver is given at least."""
 _HAS_POINT: Final = 2
+_IMPOSSIBLE: Final = (
+    highspy.HighsModelStatus.kInfeasible,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible,
+    highspy.HighsModelStatus.kModelEmpty,
+)
+"""That there is no point is proved. A status like `kUnknown` proves nothing."""
 _OPTIONS: Final[tuple[tuple[str, bool | int | float], ...]] = (
     ("output_flag", False),
     ("mip_rel_gap", 0.0),
@@ -135,7 +144,17 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Solved:
-    """What a solver said of one problem."""
+    """What a solver said of one problem.
+
+    Attributes:
+        values, reduced: of each column, and its reduced cost.
+        cost, bound: of the point, and of all points.
+        seconds: what it took.
+        has_point: whether there is a point; of a relaxation, whether it is the best.
+        is_impossible: whether it was proved that there is none.
+        is_settled: whether the solver ended with a proof or with the time, and not
+            because it did not know on.
+    """
 
     values: Numbers
     reduced: Numbers
@@ -144,6 +163,7 @@ class _Solved:
     seconds: float
     has_point: bool
     is_impossible: bool
+    is_settled: bool = True
 
 
 class _Costs:
@@ -241,6 +261,10 @@ def _relaxed(prices: _Costs, rows: Rows, left: float) -> tuple[_Solved, float]:
         solver.setOptionValue("time_limit", used + max(LEAST_SECONDS, left))
         solver.run()
         found = _read(solver, everything, is_relaxed=True)
+        if not found.is_settled:  # where the last solve ended can be a bad start
+            solver.clearSolver()
+            solver.run()
+            found = _read(solver, everything, is_relaxed=True)
         left, used = left - (found.seconds - used), found.seconds
         more = prices.settle(found.values > WHOLE) if found.has_point else None
         if more is None:
@@ -257,34 +281,113 @@ def _sifted(
 ) -> Optimum:
     """Solve with the columns that may be part of the best point.
 
-    A point with any of the others costs `beyond` or more.
+    A point with any of the others costs `beyond` or more. Columns whose cost is known
+    come first: the point that they make is a start, and says how small a reduced cost
+    has to be. Then those come in that may cost more than they are said to. Where the
+    best point has none of them, no point is better, whatever the rest costs; else those
+    in it are asked, and after a few times all that are left.
     """
-    least, reduced = relaxed.cost, relaxed.reduced
-    slack = max(FEASIBILITY, FIRST_SHARE * least)
-    best = Optimum(chosen=(), bound=least)
-    while True:
-        more = prices.settle(reduced <= slack)
-        if prices.is_over:
-            return best
-        reduced = reduced if more is None else reduced + more
-        kept = (~whole | (reduced <= slack)) & prices.possible
-        is_all = not np.any(prices.possible & ~kept)
-        beyond = np.inf if is_all else least + slack
-        found = _run(prices.values, rows, kept, whole, left)
+    sieve = _Sieve(prices, rows, whole, relaxed)
+    known = np.isfinite(prices.values) & ~prices.vague
+    if np.any(prices.vague & sieve.near):
+        left -= sieve.start_with(sieve.kept & known, left)
+    best = sieve.best(relaxed.cost)
+    for turn in itertools.count():
+        kept, beyond = sieve.kept, sieve.beyond
+        found = _run(prices.values, rows, kept, whole, left, sieve.cost)
         left -= found.seconds
         if found.is_impossible:
-            if is_all:
-                return NOTHING
-            slack *= WIDER
+            if sieve.cost <= beyond:  # no point is cheaper than what is known
+                is_none = np.isinf(sieve.cost)
+                return NOTHING if is_none else replace(best, bound=sieve.cost)
+            sieve.widen()
             continue
-        bound = max(least, min(found.bound, beyond))
-        chosen = best.chosen
-        if found.has_point:
-            chosen = _ones(found.values, int(whole.sum()))
-        best = Optimum(chosen=chosen, bound=bound)
-        if left <= 0 or not found.has_point or found.cost <= beyond:
+        sieve.keep(found)
+        best = sieve.best(max(relaxed.cost, min(found.bound, beyond)))
+        used = prices.vague & (found.values > 1 / 2)
+        if np.any(used):
+            sieve.ask(used if turn < TURNS else kept)
+            if prices.is_over:
+                return best
+            sieve.keep(found)  # it costs what it was said to cost, or more
+        elif left <= 0 or not found.has_point or found.cost <= beyond:
             return best
-        slack = (found.cost - least) * (1 + WHOLE)
+        else:
+            sieve.widen()
+    raise AssertionError("the loop has no end")
+
+
+class _Sieve:
+    """Which columns may be part of the best point.
+
+    Attributes:
+        slack: most reduced cost of columns that are looked at.
+        start: the best point of which all is known, if there is one.
+        cost: what it costs; infinite if there is none.
+    """
+
+    def __init__(
+        self, prices: _Costs, rows: Rows, whole: Marks, relaxed: _Solved
+    ) -> None:
+        self._prices, self._rows, self._whole = prices, rows, whole
+        self._least, self._reduced = relaxed.cost, relaxed.reduced.copy()
+        self.slack = max(FEASIBILITY, FIRST_SHARE * relaxed.cost)
+        self.start: Numbers | None = None
+        self.cost = np.inf
+
+    @property
+    def near(self) -> Marks:
+        """Columns of small reduced cost."""
+        return self._reduced <= self.slack
+
+    @property
+    def kept(self) -> Marks:
+        """Columns to solve with."""
+        return (~self._whole | self.near) & self._prices.possible
+
+    @property
+    def beyond(self) -> float:
+        """What a point costs at least that has another column; infinite if none is."""
+        is_all = not np.any(self._prices.possible & ~self.kept)
+        return np.inf if is_all else self._least + self.slack
+
+    def start_with(self, columns: Marks, left: float) -> float:
+        """Solve with columns whose cost is known; the seconds that it took."""
+        found = _run(self._prices.values, self._rows, columns, self._whole, left)
+        self.keep(found)
+        if self.start is not None:
+            self.slack = min(self.slack, self._needed)
+        return found.seconds
+
+    @property
+    def _needed(self) -> float:
+        """A column of larger reduced cost is in no point cheaper than the start."""
+        return max(FEASIBILITY, (self.cost - self._least) * (1 + WHOLE))
+
+    def widen(self) -> None:
+        """Look at more columns: at all that may matter, if that is known."""
+        self.slack = self._needed if self.start is not None else self.slack * WIDER
+
+    def keep(self, found: _Solved) -> None:
+        """Start from a point, if it costs less than the one before by all its costs."""
+        ones = found.values > 1 / 2
+        cost = float(np.sum(self._prices.values[ones & self._whole]))
+        is_known = not np.any(self._prices.vague & ones)
+        if found.has_point and is_known and cost < self.cost:
+            self.start, self.cost = found.values, cost
+
+    def ask(self, among: Marks) -> None:
+        """Ask what columns cost."""
+        more = self._prices.settle(among)
+        if more is not None:
+            self._reduced += more
+
+    def best(self, bound: float) -> Optimum:
+        """The best point of which all is known, with a bound."""
+        chosen: tuple[int, ...] = ()
+        if self.start is not None:
+            chosen = _ones(self.start, int(self._whole.sum()))
+        return Optimum(chosen=chosen, bound=bound)
 
 
 def _ones(values: Numbers, binaries: int) -> tuple[int, ...]:
@@ -292,13 +395,25 @@ def _ones(values: Numbers, binaries: int) -> tuple[int, ...]:
 
 
 def _run(
-    prices: Numbers, rows: Rows, kept: Marks, whole: Marks, seconds: float
+    prices: Numbers,
+    rows: Rows,
+    kept: Marks,
+    whole: Marks,
+    seconds: float,
+    most: float = np.inf,
 ) -> _Solved:
-    """Solve with some columns, of which `whole` says which are."""
+    """Solve with some columns, of which `whole` says which are.
+
+    Points that cost more than `most` are of no interest. It is given to the solver as
+    a limit: to hand it the point itself is not safe (HiGHS 1.16 calls such a point
+    optimal where it is not).
+    """
     matrix = rows.within(kept)
     if matrix is None:
         return _impossible(len(prices))
     solver = _solver(prices[kept], matrix, whole[kept])
+    if np.isfinite(most):
+        solver.setOptionValue("objective_bound", most * (1 + WHOLE))
     solver.setOptionValue("time_limit", max(LEAST_SECONDS, seconds))
     solver.run()
     return _read(solver, kept, is_relaxed=False)
@@ -348,7 +463,8 @@ def _read(solver: Any, kept: Marks, *, is_relaxed: bool) -> _Solved:
         bound=float(info.mip_dual_bound),
         seconds=float(solver.getRunTime()),
         has_point=has_point,
-        is_impossible=not (is_optimal or is_stopped),
+        is_impossible=status in _IMPOSSIBLE,
+        is_settled=is_optimal or is_stopped or status in _IMPOSSIBLE,
     )
 
 
