@@ -105,7 +105,12 @@ def fetch(
             prepared = inputs.read_model(model, target, shape or (), asked)
             found = resolver.find(prepared.key.key, least)
             if found is None and strict:
-                raise CacheMiss(str(model), f"no {least} plan was found")
+                raise CacheMiss(
+                    str(model),
+                    f"no {least} plan was found",
+                    hint="give a --bundle or a --server that has it, or tune and"
+                    " `fuseplan lock` the model here",
+                )
             document = _document(prepared, found)
             _write(_place(model, output_path, many=len(models) > 1), document)
     finally:
@@ -255,7 +260,11 @@ def lock(
 
 
 def _found(prepared: Prepared, least: Least, resolver: Resolver) -> tuple[str, Any]:
-    """Digest and evidence of the best plan; this machine's database is asked last."""
+    """Digest and evidence of the best plan; this machine's database is asked last.
+
+    Builds do not ask that database: what it has is kept in the user's folder for them.
+    """
+    from service.builds import Folder
     from service.cli import lookups
 
     found = resolver.find(prepared.key.key, least)
@@ -263,7 +272,10 @@ def _found(prepared: Prepared, least: Least, resolver: Resolver) -> tuple[str, A
         return found.digest, found.evidence
     stored = lookups.read_stored(prepared.key.key, least)
     if stored is not None:
-        return stored.pointer.digest, stored.pointer.evidence
+        evidence = stored.pointer.evidence
+        folder = Folder(inputs.settings().cache_folder)
+        folder.keep(prepared.key.key, evidence, bytes(stored.body))
+        return stored.pointer.digest, evidence
     why = resolver.tally.errors or list(resolver.tally.misses)
     raise CacheMiss(
         prepared.key.key,

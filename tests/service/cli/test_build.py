@@ -56,6 +56,7 @@ def test_a_build_without_a_cache_plans_for_itself(
     assert "1 not (1 not_here), 0 errors" in offline.err
     strict = fuseplan("fetch", model, "-t", "sm_90", "--offline", "--strict")
     assert strict.code == 3
+    assert "give a --bundle or a --server" in strict.err
 
 
 def test_a_damaged_bundle_fails_no_build(
@@ -111,6 +112,20 @@ def test_a_bundle_is_imported_into_another_database(
     bundle.write_bytes(b"damaged")
     refused = fuseplan("bundle", "import", bundle, "--json")
     assert (refused.code, refused.json["code"]) == (4, "bad-bundle")
+
+
+def test_what_was_locked_here_is_fetched_here(
+    fuseplan: Fuseplan, model: Path, home: Path, plan: dict[str, Any]
+) -> None:
+    """On one machine a lock is enough: no bundle and no service are needed."""
+    lock, out = home / "fuseplan.lock", home / "plan.json"
+    least = ["--require", "analytic"]
+    assert fuseplan("lock", model, "-t", "sm_90", "-o", lock, *least).code == 0
+    words = ["fetch", model, "-t", "sm_90", "-o", out, *least, "--offline", "--strict"]
+    ended = fuseplan(*words, "--lock", lock)
+    assert ended.code == 0, ended.err
+    told = json.loads(out.read_text())
+    assert (told["source"], told["digest"]) == ("lock", plan["digest"])
 
 
 def test_what_is_not_stored_cannot_be_locked(
