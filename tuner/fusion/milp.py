@@ -7,8 +7,8 @@ reduced cost are solved first, and others are added until none that is left out 
 part of a cheaper point.
 
 A cost may be known only from below. Such a column is asked for its cost when the
-relaxation or the best point uses it; what a cost grows by, its reduced cost grows by, so
-the argument above holds for columns that are never asked.
+relaxation or the best point uses it; what a cost grows by, its reduced cost grows by,
+so the argument above holds for columns that are never asked.
 
 Source: H. Crowder, E. L. Johnson, M. Padberg, "Solving large-scale zero-one linear
 programming problems", Operations Research 31(5), 1983, for fixing by reduced costs; J.
