@@ -469,28 +469,40 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def busy(client: httpx.Client, url: str, folder: str, seconds: float) -> None:
-    """Print how much later answers come while workers tune on the machine."""
+    """Print how much later answers come while workers tune on the machine.
+
+    The bare handler, asked in turns, tells what the machine alone makes of it.
+    """
+    path = f"/v1/plans/{key_of(_FIRST)}"
+    print("\n| workers | p99 idle | meanwhile | ratio | bare idle | meanwhile | |")
+    print("|---|---|---|---|---|---|---|")
+    with bare({"200": client.get(path)}, folder) as other:
+        urls = (f"{client.base_url}{path}", f"{other}/200")
+        for devices in (SMALL, WHOLE):
+            idle, bare_idle = _late(urls, seconds)
+            with workers(client, url, folder, devices):
+                meanwhile, bare_meanwhile = _late(urls, seconds)
+            # What a worker does that has the whole machine is told, not judged.
+            good = meanwhile / idle <= MOST_SLOWDOWN
+            judged = verdict(good=good) if devices == SMALL else ""
+            print(
+                f"| {', '.join(devices)} | {1e3 * idle:.1f} ms "
+                f"| {1e3 * meanwhile:.1f} ms | {meanwhile / idle:.2f} "
+                f"| {1e3 * bare_idle:.1f} ms | {1e3 * bare_meanwhile:.1f} ms "
+                f"| {judged} |",
+                flush=True,
+            )
+
+
+def _late(urls: Sequence[str], seconds: float) -> Sequence[float]:
+    """The 99th percentile of each of these, asked in turns, in seconds."""
     token = f"Authorization: Bearer {TOKEN}"
-    asked = f"{client.base_url}/v1/plans/{key_of(_FIRST)}"
-
-    def p99() -> float:
-        wrk(asked, WARM_SECONDS, token)
-        loads = [wrk(asked, seconds, token) for _ in range(ROUNDS)]
-        return statistics.median(load.p99_seconds for load in loads)
-
-    print("\n| workers | p99 idle | p99 meanwhile | ratio | |\n|---|---|---|---|---|")
-    for devices in (SMALL, WHOLE):
-        idle = p99()
-        with workers(client, url, folder, devices):
-            meanwhile = p99()
-        # What a worker does that has the whole machine is told, not judged.
-        good = meanwhile / idle <= MOST_SLOWDOWN
-        judged = verdict(good=good) if devices == SMALL else ""
-        print(
-            f"| {', '.join(devices)} | {1e3 * idle:.1f} ms | {1e3 * meanwhile:.1f} ms "
-            f"| {meanwhile / idle:.2f} | {judged} |",
-            flush=True,
-        )
+    for url in urls:
+        wrk(url, WARM_SECONDS, token)
+    rounds = [
+        [wrk(url, seconds, token).p99_seconds for url in urls] for _ in range(ROUNDS)
+    ]
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
 
 
 def measure(
