@@ -54,6 +54,10 @@ STOPPED: Final = (
     "the time limit was reached: what was left out depends on how fast the machine is"
 )
 """Said where a limit cut something short: another run may give another answer."""
+FINISHING_SHARE: Final = 0.1
+"""Of the time limit, what is left at least for kernels side by side: they are found
+quickly, and may save more than a search that does not end."""
+
 PREPARING_SHARE: Final = 0.5
 """Part of the time limit after which no more candidates are looked for, and operators
 that another strategy would group stay alone."""
@@ -191,8 +195,11 @@ class Partitioner:
             constrained(rules, columns, singles, wishes, self._rivals(columns, singles))
         )
         chosen, bound = search.run()
-        chosen = _improved(search, chosen)
-        chosen = cheapest(chosen, starts, wishes, self._book.moved_bytes)
+        time.keep(FINISHING_SHARE)
+        improved = _improved(search, chosen)
+        chosen = cheapest(improved, starts, wishes, self._book.moved_bytes)
+        if chosen is not improved:  # a strategy that no search has improved
+            chosen = _improved(search, chosen)
         return Solution(
             partition=_partition(
                 rules,
@@ -252,6 +259,11 @@ class _Time:
         left = self._started + self._limit_seconds - self._clock()
         self.was_over = self.was_over or left <= 0
         return left
+
+    def keep(self, share: float) -> None:
+        """Leave a share of the limit for what comes now, however late it is."""
+        left = self.remaining_seconds()
+        self._limit_seconds += max(0.0, share * self._limit_seconds - left)
 
     @property
     def is_half_over(self) -> bool:

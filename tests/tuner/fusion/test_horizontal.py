@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from cost_model.catalog import find
@@ -23,11 +25,11 @@ from tuner.pricing import Floor, Pricer, floor_of
 DEVICE = find("sm_90")
 
 
-def updates(count: int, extent: int) -> Graph:
+def updates(number: int, extent: int) -> Graph:
     """Steps of an optimiser: independent, each on tensors of its own."""
     b = Builder()
     outputs = []
-    for _ in range(count):
+    for _ in range(number):
         x, g = b.input(extent, extent), b.input(extent, extent)
         step = b.op("div", g, b.op("sqrt", b.op("mul", g, g)))
         outputs.append(b.op("sub", x, step))
@@ -39,10 +41,10 @@ def _planned(graph: Graph, pricer: Pricer, limits: Limits, floor: Floor) -> Part
     return partitioner.solve(pricer.seconds, floor=floor).partition
 
 
-@pytest.mark.parametrize(("count", "kernels"), [(12, 1), (20, 2)])
-def test_joined_kernels_are_in_the_bound(count: int, kernels: int) -> None:
+@pytest.mark.parametrize(("number", "kernels"), [(12, 1), (20, 2)])
+def test_joined_kernels_are_in_the_bound(number: int, kernels: int) -> None:
     """The gap is that to what no joining can beat; walls of a kernel count launches."""
-    graph = updates(count, 256)
+    graph = updates(number, 256)
     limits, floor = Limits.of(DEVICE), floor_of(DEVICE, Options())
     pricer = Pricer(graph, DEVICE, Options())
     found = _planned(graph, pricer, limits, floor)
@@ -52,6 +54,22 @@ def test_joined_kernels_are_in_the_bound(count: int, kernels: int) -> None:
     assert least == found.bound_seconds
     assert kernels * floor.launch < least <= found.objective_seconds
     assert found.gap < 0.1
+
+
+@pytest.mark.parametrize("looks", [3, 20, 75, 100, 150, 300])
+def test_late_plans_are_joined_side_by_side(looks: int) -> None:
+    """Whenever the time is over, what is quickly found is found: more time, no worse."""
+    graph = updates(12, 256)
+    limits, pricer = Limits.of(DEVICE), Pricer(graph, DEVICE, Options())
+    seen = count()
+    found = solve(
+        graph,
+        pricer.seconds,
+        limits=limits,
+        clock=lambda: 0.0 if next(seen) < looks else 1000.0,
+    ).partition
+    in_time = solve(graph, pricer.seconds, limits=limits, clock=lambda: 0.0).partition
+    assert found.objective_seconds == in_time.objective_seconds
 
 
 def test_without_a_gain_the_bound_is_that_of_the_proof() -> None:
