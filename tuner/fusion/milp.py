@@ -37,6 +37,8 @@ WIDER: Final = 4.0
 """By how much that share grows while the columns hold no point."""
 TURNS: Final = 3
 """How often only those columns are asked that a point uses."""
+QUICK: Final = 500
+"""With more columns another solve takes longer than to ask all of them."""
 LEAST_SECONDS: Final = 0.05
 """What a solver is given at least."""
 _HAS_POINT: Final = 2
@@ -285,7 +287,7 @@ def _sifted(
     come first: the point that they make is a start, and says how small a reduced cost
     has to be. Then those come in that may cost more than they are said to. Where the
     best point has none of them, no point is better, whatever the rest costs; else those
-    in it are asked, and after a few times all that are left.
+    in it are asked where there are few columns, and all that are left where not.
     """
     sieve = _Sieve(prices, rows, whole, relaxed)
     known = np.isfinite(prices.values) & ~prices.vague
@@ -306,7 +308,8 @@ def _sifted(
         best = sieve.best(max(relaxed.cost, min(found.bound, beyond)))
         used = prices.vague & (found.values > 1 / 2)
         if np.any(used):
-            sieve.ask(used if turn < TURNS else kept)
+            is_quick = turn < TURNS and int(kept.sum()) <= QUICK
+            sieve.ask(used if is_quick else kept)
             if prices.is_over:
                 return best
             sieve.keep(found)  # it costs what it was said to cost, or more
