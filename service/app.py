@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 from fastapi import FastAPI
@@ -37,7 +38,7 @@ from service.api.access import AccessMiddleware, Gate, Rates
 from service.api.context import Context
 from service.api.hot import HotAnswers, HotMiddleware
 from service.api.metrics import Metrics
-from service.api.renewal import Renewal, keep_fresh
+from service.api.renewal import keep_fresh, renew_answers, renew_tokens
 from service.api.requests import RequestMiddleware
 from service.api.tracing import TracingMiddleware, open_provider
 from service.dashboard import routes as dashboard
@@ -52,7 +53,7 @@ from service.jobs.submission import Submissions
 from service.jobs.worker import Worker
 from service.settings import Settings
 from service.store import Database, connect, upgrade
-from service.store.watching import Watcher, watch
+from service.store.watching import watch
 
 ROUTERS = (
     comparing.router,
@@ -145,10 +146,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         if readers is not None:
             stack.callback(readers.close)
             await run_in_threadpool(readers.warm)
-        renewal = Renewal((context.gate.renew,))
-        renewal.start()
-        stack.push_async_callback(run_in_threadpool, renewal.stop)
-        await stack.enter_async_context(kept_fresh(context.hot, context.watcher))
+        await stack.enter_async_context(kept_fresh(context))
         if settings.worker:
             worker = make_worker(settings, database)
             await run_in_threadpool(worker.start)
@@ -157,16 +155,20 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
 
 
 @asynccontextmanager
-async def kept_fresh(hot: HotAnswers, watcher: Watcher) -> AsyncIterator[None]:
-    """Answers that are in use are checked for as long as the block lasts."""
-    task = asyncio.create_task(keep_fresh(hot, watcher))
+async def kept_fresh(context: Context) -> AsyncIterator[None]:
+    """What is remembered and in use is checked for as long as the block lasts."""
+    tasks = (
+        partial(renew_answers, context.hot, context.watcher),
+        partial(renew_tokens, context.gate),
+    )
+    task = asyncio.create_task(keep_fresh(tasks))
     try:
         yield
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        await watcher.close()
+        await context.watcher.close()
 
 
 def check_address(settings: Settings) -> None:

@@ -158,13 +158,22 @@ class Gate:
             StoreUnavailable: the database cannot be read.
         """
         now = self._clock()
-        at = self._looked_at
-        is_due = at is not None and now - at >= RENEW_SECONDS
-        if is_due and not self.is_closed and now - self._wondered_at <= IN_USE_SECONDS:
+        if self._is_look_due(now):
             self.look()
         due = sorted(self._due(now))
         if due:
             self._ask(due)
+
+    def is_due(self) -> bool:
+        """Whether there is anything to renew."""
+        now = self._clock()
+        return self._is_look_due(now) or any(self._due(now))
+
+    def _is_look_due(self, now: float) -> bool:
+        at = self._looked_at
+        if at is None or self.is_closed:
+            return False
+        return now - at >= RENEW_SECONDS and now - self._wondered_at <= IN_USE_SECONDS
 
     def _due(self, now: float) -> Iterator[str]:
         for hash_, used_at in self._used_at.copy().items():

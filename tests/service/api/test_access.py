@@ -214,9 +214,12 @@ def test_a_pause_of_seconds_makes_no_token_old(
 
     assert is_known()
     while clock < IN_USE_SECONDS - RENEW_SECONDS:
+        assert not gate.is_due()
         clock += RENEW_SECONDS
+        assert gate.is_due()
         gate.renew()
     assert is_known()
     clock += IN_USE_SECONDS + RENEW_SECONDS
+    assert not gate.is_due()
     gate.renew()
     assert not is_known()

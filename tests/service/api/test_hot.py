@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from service.api.hot import (
     HotAnswers,
     Source,
 )
-from service.api.renewal import Renewal, renew_answers
+from service.api.renewal import keep_fresh, renew_answers
 from service.store import StoreUnavailable, plans
 from service.store.plans import PlanPointerRow
 from service.store.watching import watch
@@ -242,20 +241,27 @@ def test_a_check_keeps_what_is_still_true(
 
 
 def test_a_task_that_fails_is_tried_again() -> None:
-    """Whatever happens in it, the thread goes on, and ends when it is told to."""
+    """Whatever happens in it, the others go on, until it is all cancelled."""
     tried: list[int] = []
-    often = threading.Event()
 
-    def fail() -> None:
+    async def fail() -> None:
         tried.append(len(tried))
-        if len(tried) > 3:
-            often.set()
         raise StoreUnavailable("x", "locked", "y") if len(tried) % 2 else KeyError("z")
 
-    renewal = Renewal([fail], every_seconds=0.001)
-    renewal.start()
-    assert often.wait(30)
-    renewal.stop()
+    async def run() -> None:
+        often = asyncio.Event()
+
+        async def count() -> None:
+            if len(tried) > 3:
+                often.set()
+
+        task = asyncio.create_task(keep_fresh([fail, count], every_seconds=0.001))
+        await asyncio.wait_for(often.wait(), 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
     assert tried == list(range(len(tried)))
 
 
