@@ -58,7 +58,7 @@ def test_joined_kernels_are_in_the_bound(number: int, kernels: int) -> None:
 
 @pytest.mark.parametrize("looks", [3, 20, 75, 100, 150, 300])
 def test_late_plans_are_joined_side_by_side(looks: int) -> None:
-    """Whenever the time is over, what is quickly found is found: more time, no worse."""
+    """Whenever the time is over, what is quickly found is found: later is no worse."""
     graph = updates(12, 256)
     limits, pricer = Limits.of(DEVICE), Pricer(graph, DEVICE, Options())
     seen = count()
