@@ -95,6 +95,7 @@ def make_feeds(
 
 def align(array: Array) -> Array:
     """The same array at the beginning of a page; itself if it is there already."""
+    array = np.asarray(array)  # NumPy gives numbers, no arrays, of shape ()
     placed = array.flags.c_contiguous and array.ctypes.data % PAGE_BYTES == 0
     if placed and array.flags.writeable:
         return array

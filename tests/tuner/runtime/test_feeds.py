@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.tuner.runtime.graphs import exp_add, graph_of, tensor
 from tuner.ir.interpreter import from_bf16
-from tuner.ir.types import DType
+from tuner.ir.types import DType, TensorType
 from tuner.runtime.backend import PAGE_BYTES
 from tuner.runtime.feeds import VARIANTS, Variant, align, make_feeds
 
@@ -27,6 +27,16 @@ def test_arrays_begin_at_a_page() -> None:
     for array in make_feeds(exp_add(1001), 0).values():
         assert array.ctypes.data % PAGE_BYTES == 0
         assert align(array) is array
+
+
+def test_a_tensor_without_dimensions_is_an_array() -> None:
+    """Of every element type and at a page: a flag that decides a branch is one."""
+    for dtype in DType:
+        graph = graph_of([], {"x": TensorType(dtype=dtype, shape=())}, ())
+        array = make_feeds(graph, 1)["x"]
+        assert isinstance(array, np.ndarray), dtype
+        assert array.shape == ()
+        assert array.ctypes.data % PAGE_BYTES == 0
 
 
 def test_indices_stay_inside_the_table() -> None:
