@@ -67,6 +67,11 @@ class Ledger:
         """Whether so many more kernel runs are within the budget."""
         return self.trials + count <= self.budget.trials
 
+    def allows_last(self, count: int) -> bool:
+        """Whether so many kernel runs fit in what is left, whole plans having run."""
+        takes = count * self.trial_seconds
+        return self.allows_trials(count) and takes <= self.seconds_left
+
     def allows(self, waiting: int, share: float) -> bool:
         """Whether another kernel run fits beside those waiting.
 

@@ -175,6 +175,6 @@ class Proposer:
             return []
         used = run.use(run.kept.solution).states
         missing = {s.name: s for s in used if s.default not in s.results}
-        if not missing or not run.ledger.allows_trials(len(missing)):
+        if not missing or not run.ledger.allows_last(len(missing)):
             return []
         return [run.item("kernel", s, s.default) for s in missing.values()]

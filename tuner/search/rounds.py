@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tuner.fusion.partition import Solution
 from tuner.search.costs import Costs
 from tuner.search.kernels import KernelState
+
+EQUAL: Final = 1e-9
+"""Times this close, relatively, are one that was stored and read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +73,17 @@ class Proof:
         self._costs = costs
         self._scale = costs.floor_scale()
         self._best = costs.best_seconds()
-        self._open = {state.name: state for state in answer.states if not state.best}
+        choices = answer.solution.partition.choices
+        self._open = [
+            state
+            for state, choice in zip(answer.states, choices, strict=True)
+            if _is_bound(choice.seconds, state)
+        ]
 
     @property
     def is_stale(self) -> bool:
         """Whether another solve would say more: a kernel became known or faster."""
-        known = any(state.best or state.is_hopeless for state in self._open.values())
+        known = any(state.best or state.is_hopeless for state in self._open)
         return known or self._shrunk() < 1
 
     @property
@@ -90,3 +99,12 @@ class Proof:
         now = self._costs.best_seconds()
         faster = (now[name] / then for name, then in self._best.items() if name in now)
         return min(1.0, self._costs.floor_scale() / self._scale, *faster)
+
+
+def _is_bound(seconds: float, state: KernelState) -> bool:
+    """Whether a solution counts a kernel with less than its best run.
+
+    So it is where nothing was known of the kernel when the solver was asked; what an
+    earlier run had found may have been looked up since.
+    """
+    return state.best is None or seconds < state.best.measurement.seconds * (1 - EQUAL)

@@ -299,7 +299,7 @@ HARMLESS = {
     "an attribute that is not a number",
     "an endless attribute",
 }
-"""Files that mean something: what is asked for is never made or opened, only planned."""
+"""Files that mean something: nothing is made or opened, there is only a plan."""
 
 REQUESTS: dict[str, Callable[[TestClient], Any]] = {
     "sql in a target": lambda c: c.post(
