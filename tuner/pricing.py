@@ -24,6 +24,7 @@ from cost_model.roofline import (
     predict,
 )
 from cost_model.work import Pipe, Work
+from tuner.fusion.view import ALIAS
 from tuner.ir.graph import Graph, Node, Region, extract
 from tuner.kernel.count import work as count_work
 from tuner.kernel.errors import CannotLower
@@ -141,6 +142,11 @@ class Pricer:
             small = extract(self._graph, region)
             self._memo[key] = price(small, family, self._device, self._options)
         return self._memo[key]
+
+    def is_single(self, region: Region) -> bool:
+        """Whether a region is one node, with the reshapes that it reads through."""
+        ops = [self._graph.by_name[name].op for name in region.nodes]
+        return len(ops) - ops.count(ALIAS) <= 1
 
     def structure(self, region: Region) -> object:
         """A key that two regions share exactly when their kernels are the same."""

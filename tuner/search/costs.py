@@ -24,6 +24,10 @@ QUANTILE: Final = 0.75
 """Of the model's errors so far. Above the median, because a solver picks the kernels
 that look cheapest, and those are the ones whose prediction is too low."""
 
+LAST_RESORT: Final = 100.0
+"""By how much its predicted time is raised where a kernel of one node has failed: there
+may be no other way to run the node, and a plan with it is better than none."""
+
 
 class Costs:
     """Prices regions by what was measured; equal kernels are priced alike."""
@@ -56,7 +60,7 @@ class Costs:
         """Measured seconds where there are any, else the model's, corrected."""
         state = self._states.get(self._key(region, family))
         if state is not None and state.is_hopeless:
-            return math.inf
+            return self.last_resort(region, family)
         chosen = state.chosen if state is not None else None
         if chosen is not None:
             return chosen.measurement.seconds
@@ -70,11 +74,18 @@ class Costs:
         """Soundly measured seconds where there are any, else a lower bound."""
         state = self._states.get(self._key(region, family))
         if state is not None and state.is_hopeless:
-            return math.inf
+            return self.last_resort(region, family)
         best = state.best if state is not None else None
         if best is not None:
             return best.measurement.seconds
         return self._pricer.floor_seconds(region, family) * scale
+
+    def last_resort(self, region: Region, family: Family) -> float:
+        """What a kernel counts that has failed: infinite if it can be taken apart."""
+        priced = self._pricer.priced(region, family)
+        if priced is None or not self._pricer.is_single(region):
+            return math.inf
+        return LAST_RESORT * priced.estimate.seconds
 
     def known(self) -> object:
         """All that measured prices depend on; equal while no price has changed."""

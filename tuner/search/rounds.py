@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tuner.fusion.partition import Solution
+from tuner.plan import Choice
 from tuner.search.costs import Costs
 from tuner.search.kernels import KernelState
 
@@ -77,7 +78,7 @@ class Proof:
         self._open = [
             state
             for state, choice in zip(answer.states, choices, strict=True)
-            if _is_bound(choice.seconds, state)
+            if _is_bound(choice, state, costs)
         ]
 
     @property
@@ -101,10 +102,15 @@ class Proof:
         return min(1.0, self._costs.floor_scale() / self._scale, *faster)
 
 
-def _is_bound(seconds: float, state: KernelState) -> bool:
-    """Whether a solution counts a kernel with less than its best run.
+def _is_bound(choice: Choice, state: KernelState, costs: Costs) -> bool:
+    """Whether a solution counts a kernel with less than is known of it.
 
     So it is where nothing was known of the kernel when the solver was asked; what an
     earlier run had found may have been looked up since.
     """
-    return state.best is None or seconds < state.best.measurement.seconds * (1 - EQUAL)
+    known = math.inf
+    if state.best is not None:
+        known = state.best.measurement.seconds
+    elif state.is_hopeless:
+        known = costs.last_resort(choice.region, choice.family)
+    return choice.seconds < known * (1 - EQUAL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -83,15 +84,41 @@ def test_the_quantile_lies_above_the_median() -> None:
     assert upper_quantile([], default=1.0) == 1.0
 
 
-def test_hopeless_kernels_cost_infinity(tuning: TuningSession, first: Round) -> None:
-    """After enough failures no partition uses the kernel, under no price."""
-    state = first.states[0]
+def _fail(state: KernelState) -> None:
     failed = Measurement(seconds=math.inf, failure="timeout")
     for schedule in state.study.space[:TRIES]:
         state.take(schedule, failed)
     assert state.is_hopeless
-    assert math.isinf(_price(tuning, first, 0, "measured"))
-    assert math.isinf(_price(tuning, first, 0, "optimistic"))
+
+
+def test_hopeless_kernels_cost_infinity(tuning: TuningSession) -> None:
+    """After enough failures no partition uses a fused kernel, under no price."""
+    fused = tuning._run.use(tuning.planner.solve())
+    sizes = [len(c.region.nodes) for c in fused.solution.partition.choices]
+    place = sizes.index(max(sizes))
+    _fail(fused.states[place])
+    assert math.isinf(_price(tuning, fused, place, "measured"))
+    assert math.isinf(_price(tuning, fused, place, "optimistic"))
+
+
+def test_a_node_that_always_fails_is_a_last_resort(
+    tuning: TuningSession, first: Round
+) -> None:
+    """There may be no other way to run it: dear, but a plan; and proofs are settled."""
+    predicted = _price(tuning, first, 0, "predicted")
+    open_before = Proof(first, _costs(tuning))
+    _fail(first.states[0])
+    assert open_before.is_stale
+    for kind in ("measured", "optimistic"):
+        assert 10 * predicted < _price(tuning, first, 0, kind) < math.inf
+    price = _costs(tuning).price("optimistic")
+    partition = first.solution.partition
+    choices = [replace(c, seconds=price(c.region, c.family)) for c in partition.choices]
+    again = replace(
+        first.solution, partition=replace(partition, choices=tuple(choices))
+    )
+    settled = Round(solution=again, states=first.states)
+    assert not Proof(settled, _costs(tuning)).is_stale
 
 
 def test_a_kill_from_outside_makes_nothing_hopeless(first: Round) -> None:

@@ -94,6 +94,22 @@ def test_a_kernel_that_always_fails_is_avoided(
             assert len(kernel.region.nodes) == 1
 
 
+def test_nodes_without_a_kernel_that_works_leave_a_plan(
+    model: Model, runner_with: RunnerWith
+) -> None:
+    """Where every kernel with a sum fails the run ends, and says what is unmeasured."""
+
+    def seconds(request: MeasureRequest) -> float:
+        is_sum = any(n.op.startswith("reduce") for n in request.graph.nodes)
+        return math.inf if is_sum else made_up_seconds(request)
+
+    tuning = session_of(model)
+    run_to_end(tuning, runner_with(seconds))
+    plan = tuning.plan()
+    assert any(kernel.measurement is None for kernel in plan.kernels)
+    assert str(plan.evidence) != "measured"
+
+
 def test_the_budget_of_trials_is_kept(model: Model, runner: NullRunner) -> None:
     """Never more kernel runs than were allowed."""
     tuning = session_of(model, budget=Budget(seconds=1e6, trials=5))
