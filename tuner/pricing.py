@@ -94,9 +94,11 @@ class Floor:
             moving: seconds of everything that has to be moved.
             nodes: each alone in a region; a kernel may compute one more than once.
         """
+        if self.pricer is None:
+            return moving
         total: dict[Pipe, float] = {}
-        for region, family in nodes if self.pricer else ():
-            alone = self.pricer.priced(region, family) if self.pricer else None
+        for region, family in nodes:
+            alone = self.pricer.priced(region, family)
             for pipe, count in alone.work.operations.items() if alone else ():
                 total[pipe] = total.get(pipe, 0.0) + count
         computing = least_computing_seconds(total, self.device)

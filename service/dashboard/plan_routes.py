@@ -375,16 +375,21 @@ def _wanted(
 WantedDep = Annotated[Wanted, Depends(_wanted)]
 
 
+async def _found(api: Api, key: str, job: str) -> tuple[Json, Names, Json | None]:
+    """A plan, the viewer's names for its nodes, and where it came from."""
+    return await asyncio.gather(
+        find_plan(api, key),
+        find_names(api, job),
+        api.find(f"/v1/plans/{key}/revisions"),
+    )
+
+
 @router.get("/plans/{key}/diff")
 async def diff_page(
     api: ApiDep, key: str, wanted: WantedDep, job: JobId = ""
 ) -> Response:
     """A plan beside another one or its own past; without either, beside no fusion."""
-    plan, names, origin = await asyncio.gather(
-        find_plan(api, key),
-        find_names(api, job),
-        api.find(f"/v1/plans/{key}/revisions"),
-    )
+    plan, names, origin = await _found(api, key, job)
     graph = (origin or {}).get("graph", "")
     alike = await api.find("/v1/plans", graph=graph, limit=50) if graph else None
     pair = await _pair(api, key, plan, origin, wanted)
@@ -416,11 +421,7 @@ async def sides_data(
     api: ApiDep, key: str, wanted: WantedDep, job: JobId = ""
 ) -> Response:
     """Boxes and arrows of two plans, for the drawings beside each other."""
-    plan, names, origin = await asyncio.gather(
-        find_plan(api, key),
-        find_names(api, job),
-        api.find(f"/v1/plans/{key}/revisions"),
-    )
+    plan, names, origin = await _found(api, key, job)
     pair = await _pair(api, key, plan, origin, wanted)
     return _json(sides_view(pair.before, pair.after, names))
 
