@@ -10,13 +10,15 @@ from tuner.kernel.nest import Kind
 from tuner.kernel.render.group import GroupText
 from tuner.kernel.render.lines import Lines
 from tuner.kernel.render.scalar import helpers_in
+from tuner.kernel.render.scope import Scope
 from tuner.kernel.render.tensor import TensorText
 from tuner.kernel.render.tile import TileText
 from tuner.plan import Argument, Schedule, Source
 
 if TYPE_CHECKING:
     from tuner.kernel.mapping import Mapping
-    from tuner.kernel.nest import Group, LoopNest
+    from tuner.kernel.nest import LoopNest
+    from tuner.kernel.render.block import BlockText
     from tuner.kernel.render.dialect import Dialect
 
 ENTRY = "fused"
@@ -41,8 +43,15 @@ def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
     collectives: dict[str, str] = {}
     attribute = False
     for number, (group, mapping) in enumerate(zip(nest.groups, mappings, strict=True)):
-        writer = _writer(group, mapping, dialect)
-        text = writer(nest, group, mapping, dialect, names, lines)
+        scope = Scope(
+            nest=nest,
+            group=group,
+            mapping=mapping,
+            dialect=dialect,
+            names=names,
+            lines=lines,
+        )
+        text = _writer(scope)
         if len(nest.groups) > 1:
             last = number == len(nest.groups) - 1
             end = mapping.first_block + mapping.blocks
@@ -91,10 +100,11 @@ def _block(mappings: tuple[Mapping, ...], index: str, dialect: Dialect) -> str:
     return f"({plain} * {stride}) % {blocks}"
 
 
-def _writer(group: Group, mapping: Mapping, dialect: Dialect) -> type[GroupText]:
-    if group.kind is not Kind.TILE:
-        return GroupText
-    return TensorText if mapping.is_tensor and dialect.multiply else TileText
+def _writer(scope: Scope) -> BlockText:
+    if scope.group.kind is not Kind.TILE:
+        return GroupText(scope)
+    is_tensor = scope.mapping.is_tensor and scope.dialect.multiply
+    return TensorText(scope) if is_tensor else TileText(scope)
 
 
 def argument_names(nest: LoopNest) -> tuple[str, ...]:

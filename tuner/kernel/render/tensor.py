@@ -34,7 +34,7 @@ class TensorText(TileText):
 
     def write(self) -> None:
         """Write the whole group."""
-        kind = tensor_dtype(self.nest)
+        kind = tensor_dtype(self.scope.nest)
         assert kind is not None
         self.kind = kind
         self.stride = self.block.depth + TENSOR_PADDING
@@ -86,7 +86,9 @@ class TensorText(TileText):
         if tests:
             self.lines.add(f"{element} staged = 0;")
             self.lines.open(f"if ({' && '.join(tests)})")
-        self._values(number for number in operand.staged if number != operand.value)
+        self.values.write(
+            number for number in operand.staged if number != operand.value
+        )
         text = self._raw(operand)
         self.lines.add(f"staged = {text};" if tests else f"{place} = {text};")
         if tests:
@@ -98,9 +100,11 @@ class TensorText(TileText):
         what = self.group.values[operand.value].what
         assert isinstance(what, Load)
         text = self.dialect.storage[self.kind].pointer_load.format(
-            p=self.names[what.tensor], i=self._index(what.index, 0)
+            p=self.scope.names[what.tensor], i=self.values.index(what.index, 0)
         )
-        return f"{self._test(what.guards, 0)} ? {text} : 0" if what.guards else text
+        return (
+            f"{self.values.test(what.guards, 0)} ? {text} : 0" if what.guards else text
+        )
 
     def _follow(self, operand: Operand, loops: tuple[int, ...], points: int) -> bool:
         """Whether eight neighbours along loops begin at 16 bytes and lie in a row."""
@@ -129,8 +133,8 @@ class TensorText(TileText):
         self.lines.add(f"const int z = {_times(f's % {pieces}', terms)};")
         self.lines.add(f"const int e = {_times(f's / {pieces}', across)};")
         axis, first = ("i", "row0") if is_left else ("p", "column0")
-        self._declare(axis, f"{first} + e")
-        self._declare("r", "base + z")
+        self.scope.declare(axis, f"{first} + e")
+        self.scope.declare("r", "base + z")
         points = self.group.row_points if is_left else self.group.inner_points
         self._load_eight(operand, self._tests(axis, points % extent, points))
         if terms == WIDE:
@@ -143,10 +147,12 @@ class TensorText(TileText):
     def _load_eight(self, operand: Operand, tests: Sequence[str]) -> None:
         word = self.dialect.wide_word
         self.lines.add(f"{word} staged = {{0, 0, 0, 0}};")
-        self._values(number for number in operand.staged if number != operand.value)
+        self.values.write(
+            number for number in operand.staged if number != operand.value
+        )
         what = self.group.values[operand.value].what
         assert isinstance(what, Load)
-        source = f"{self.names[what.tensor]} + {self._index(what.index, 0)}"
+        source = f"{self.scope.names[what.tensor]} + {self.values.index(what.index, 0)}"
         test = f"if ({' && '.join(tests)}) " if tests else ""
         self.lines.add(f"{test}staged = *(const {word}*)({source});")
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tuner.kernel.nest import Group, Load, LoopNest
-from tuner.kernel.render.group import GroupText
+from tuner.kernel.nest import Load
+from tuner.kernel.render.block import BlockText
 from tuner.kernel.tiles import PADDING, Operand, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuner.kernel.mapping import Mapping
-    from tuner.kernel.render.dialect import Dialect
-    from tuner.kernel.render.lines import Lines
+    from tuner.kernel.render.scope import Scope
 
 _UNROLLED_LOADS: Final = 16
 """Elements of a tile that a thread may read in one straight run."""
@@ -22,7 +20,7 @@ _UNROLLED_WINDOWS: Final = 4
 """Likewise where each has conditions of its own, which take registers."""
 
 
-class TileText(GroupText):
+class TileText(BlockText):
     """Writes a TILE group.
 
     Beside the names of the other groups: ``t`` for the thread, ``left`` and ``right``
@@ -31,29 +29,22 @@ class TileText(GroupText):
     for a term, ``sums`` for its partial results.
     """
 
-    def __init__(
-        self,
-        nest: LoopNest,
-        group: Group,
-        mapping: Mapping,
-        dialect: Dialect,
-        names: Sequence[str],
-        lines: Lines,
-    ) -> None:
-        super().__init__(nest, group, replace(mapping, items=1), dialect, names, lines)
-        self.block = mapping
-        self.parts = parts_of(group)
-        self.held = dialect.held[group.reductions[0].dtype]
+    def __init__(self, scope: Scope) -> None:
+        single = replace(scope.mapping, items=1)
+        super().__init__(replace(scope, mapping=single))
+        self.block = scope.mapping
+        self.parts = parts_of(self.group)
+        self.held = self.dialect.held[self.group.reductions[0].dtype]
 
     def write(self) -> None:
         """Write the whole group."""
         self._place()
-        self._values(self.parts.block)
+        self.values.write(self.parts.block)
         self._declare_sums()
         self._shared("left", self.block.height)
         self._shared("right", self.block.tile)
         terms, depth = self.group.serial_points, self.block.depth
-        kind = self.index_type
+        kind = self.scope.index_type
         self.lines.open(f"for ({kind} base = 0; base < {terms}; base += {depth})")
         self._stage(self.parts.left, "left")
         self._stage(self.parts.right, "right")
@@ -66,16 +57,15 @@ class TileText(GroupText):
     def _place(self) -> None:
         block, group = self.block, self.group
         bands = -(-group.row_points // block.height)
-        start = block.first_block
-        self._declare("part", f"block - {start}" if start else "block")
+        self._declare_part(block.first_block)
         column, row, outer = (
             f"part % {block.chunks} * {block.tile}",
             f"part / {block.chunks} % {bands} * {block.height}",
             f"part / {block.chunks * bands}",
         )
-        self._declare("column0", column)
-        self._declare("row0", row)
-        self._declare("q", outer)
+        self.scope.declare("column0", column)
+        self.scope.declare("row0", row)
+        self.scope.declare("q", outer)
         self.lines.add(f"const int t = team * {block.lanes} + lane;")
 
     def _declare_sums(self) -> None:
@@ -93,8 +83,8 @@ class TileText(GroupText):
         extent = self.block.height if is_left else self.block.tile
         self._walk_tile(operand, extent)
         axis, first = ("i", "row0") if is_left else ("p", "column0")
-        self._declare(axis, f"{first} + e")
-        self._declare("r", "base + z")
+        self.scope.declare(axis, f"{first} + e")
+        self.scope.declare("r", "base + z")
         points = self.group.row_points if is_left else self.group.inner_points
         place = self._place_of(name, extent)
         self._staged(operand, place, self._tests(axis, points % extent, points))
@@ -134,14 +124,14 @@ class TileText(GroupText):
         return tests
 
     def _staged(self, operand: Operand, place: str, tests: Sequence[str]) -> None:
-        value = self._operand(operand.value, 0)
+        value = self.values.operand(operand.value, 0)
         if not tests:
-            self._values(operand.staged)
+            self.values.write(operand.staged)
             self.lines.add(f"{place} = {value};")
             return
         self.lines.add(f"{self.held} staged = 0;")
         self.lines.open(f"if ({' && '.join(tests)})")
-        self._values(operand.staged)
+        self.values.write(operand.staged)
         self.lines.add(f"staged = {value};")
         self.lines.close()
         self.lines.add(f"{place} = staged;")
@@ -185,18 +175,18 @@ class TileText(GroupText):
         rows, row = self._rows_of_thread()
         columns, column = self._columns_of_thread()
         self._loop_over("y", rows)
-        self._declare("i", row)
+        self.scope.declare("i", row)
         row_tail = group.row_points % block.height != 0
         if row_tail:
             self.lines.open(f"if (i < {group.row_points})")
-        self._values(self.parts.row)
+        self.values.write(self.parts.row)
         self._loop_over("x", columns)
-        self._declare("p", column)
+        self.scope.declare("p", column)
         tail = group.inner_points % block.tile != 0
         if tail:
             self.lines.open(f"if (p < {group.inner_points})")
-        self._values(self.parts.point)
-        self._stores(group.stores, "")
+        self.values.write(self.parts.point)
+        self.stores.write(group.stores, "")
         for _ in range(2 + row_tail + tail):
             self.lines.close()
 

@@ -1,0 +1,238 @@
+"""Text of the loops of a thread: along a row, down a column, and what it keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuner.kernel.nest import Kind
+from tuner.kernel.render.collective import subgroup_width
+from tuner.kernel.render.scope import scaled
+from tuner.kernel.render.sums import LEVEL_STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tuner.kernel.nest import Pass
+    from tuner.kernel.render.scope import Scope
+    from tuner.kernel.render.stores import Stores
+    from tuner.kernel.render.sums import Sums
+    from tuner.kernel.render.values import Values
+
+
+def may_step_back(scope: Scope) -> bool:
+    """Whether a last step may end where the inner loops end, and not beyond.
+
+    It then begins at points that the step before has taken: all lanes have work,
+    and packed lanes need no masks. What is stored twice is the same both times;
+    reductions leave out what they have seen. Not where lanes meet at a barrier:
+    Intel's compiler (2026.22) carries an element that is read on both sides of it
+    over from one lane to all.
+    """
+    group, mapping = scope.group, scope.mapping
+    if not scope.dialect.packs_lanes or mapping.vector > 1:
+        return False
+    is_row = group.kind is Kind.ROW
+    meet = is_row and mapping.lanes != subgroup_width(mapping, scope.dialect)
+    return not meet and group.inner_points >= mapping.lanes
+
+
+class Walks:
+    """Writes the passes of a group.
+
+    Args:
+        scope: the group.
+        values: what is computed on the way.
+        sums: what is added up.
+        stores: what is written.
+    """
+
+    def __init__(
+        self, scope: Scope, values: Values, sums: Sums, stores: Stores
+    ) -> None:
+        self._scope = scope
+        self._group = scope.group
+        self._mapping = scope.mapping
+        self._dialect = scope.dialect
+        self._lines = scope.lines
+        self._values = values
+        self._sums = sums
+        self._stores = stores
+
+    def along_row(self, each: Pass, condition: str) -> None:
+        """ROW: a pass over the inner points of one row.
+
+        Args:
+            each: the pass.
+            condition: under which results are stored; an empty one always holds.
+        """
+        group, mapping = self._group, self._mapping
+        step = mapping.lanes * mapping.vector
+        first = f"lane * {mapping.vector}" if mapping.vector > 1 else "lane"
+        end = group.inner_points
+        if group.serial:
+            kind = self._scope.index_type
+            self._lines.open(f"for ({kind} r = 0; r < {group.serial_points}; r++)")
+            self._values.write(self._along_serial(each.values))
+        self._row_run(each, (first, end, step), condition)
+        if group.serial:
+            self._lines.close()
+
+    def down_column(self, each: Pass, condition: str) -> None:
+        """COLUMN: a pass over the serial points of an inner point."""
+        teams = self._mapping.teams
+        first = "team" if teams > 1 else "0"
+        span = (first, self._group.serial_points, teams)
+        self._walk(each, "r", span, condition)
+
+    def _along_serial(self, values: Iterable[int]) -> list[int]:
+        """ROW: those of some walked values that are one along the inner loops."""
+        rows, mask = self._group.values, self._group.inner_mask
+        return [value for value in values if not rows[value].loops & mask]
+
+    def _along_inner(self, values: Iterable[int]) -> list[int]:
+        """Those of some walked values that the innermost loop computes."""
+        rows, mask = self._group.values, self._group.inner_mask
+        if self._group.kind is Kind.COLUMN:
+            return list(values)
+        return [value for value in values if rows[value].loops & mask]
+
+    # Steps
+
+    def _row_run(self, each: Pass, span: tuple[str, int, int], condition: str) -> None:
+        """Steps along a row that all lanes take, then one that only some do.
+
+        Loops that all lanes leave together need no masks where lanes are packed.
+        """
+        first, end, step = span
+        if not self._dialect.packs_lanes:
+            self._masked_run(each, span, condition)
+            return
+        full, tail = divmod(end, step)
+        if full:
+            self._full_steps(each, first, step, condition)
+        if not tail:
+            return
+        self._lines.open("")
+        self._scope.declare("item", str(full))
+        if may_step_back(self._scope):
+            self._scope.declare("p", f"lane + {end - step}")
+            self._step(each, condition, taken=f"lane >= {step - tail}")
+        else:
+            self._scope.declare("p", f"{first} + item * {step}")
+            self._lines.open(f"if (p < {end})")
+            self._step(each, condition)
+            self._lines.close()
+        self._lines.close()
+
+    def _masked_run(
+        self, each: Pass, span: tuple[str, int, int], condition: str
+    ) -> None:
+        """Steps along a row, each lane as far as it has points."""
+        first, end, step = span
+        if not self._mapping.is_persistent:
+            self._walk(each, "p", span, condition)
+            return
+        self._scope.unroll(self._mapping.items)
+        self._lines.open(f"for (int item = 0; item < {self._mapping.items}; item++)")
+        self._scope.declare("p", f"{first} + item * {step}")
+        guarded = end % step != 0
+        if guarded:
+            self._lines.open(f"if (p < {end})")
+        self._kept_step(each, condition)
+        if guarded:
+            self._lines.close()
+        self._lines.close()
+
+    def _full_steps(self, each: Pass, first: str, step: int, condition: str) -> None:
+        """The steps that lie in the row with all lanes; long sums in two levels."""
+        full = self._group.inner_points // step
+        keeps = self._mapping.is_persistent
+        is_long = not keeps and self._sums.is_long(each, full)
+        start, stop = "0", str(full)
+        if is_long:
+            self._sums.open_level(each, full, LEVEL_STEPS)
+            start, stop = "base", "stop"
+        self._scope.unroll(full if keeps else self._mapping.unroll)
+        kind = self._scope.index_type
+        self._lines.open(f"for ({kind} item = {start}; item < {stop}; item++)")
+        self._scope.declare("p", f"{first} + item * {step}")
+        self._step(each, condition)
+        self._lines.close()
+        if is_long:
+            self._sums.close_level(each)
+
+    def _step(self, each: Pass, condition: str, taken: str = "") -> None:
+        """What a team does at its points of one step; reductions take some of them."""
+        if self._mapping.is_persistent:
+            self._kept_step(each, condition, taken)
+            return
+        self._values.write(self._along_inner(each.values))
+        self._sums.accumulate(each, self._values.operand, taken)
+        self._stores.write(each.stores, condition)
+
+    def _walk(
+        self, each: Pass, name: str, span: tuple[str, int, int], condition: str
+    ) -> None:
+        """A loop over walked points, ``for (name = first; name < end; += step)``."""
+        first, end, step = span
+        if not self._sums.is_long(each, end // step):
+            self._loop(each, name, (first, str(end), step), condition)
+            return
+        self._sums.open_level(each, end, LEVEL_STEPS * step)
+        self._loop(each, name, (f"base + {first}", "stop", step), condition)
+        self._sums.close_level(each)
+
+    def _loop(
+        self, each: Pass, name: str, span: tuple[str, str, int], condition: str
+    ) -> None:
+        first, end, step = span
+        self._scope.unroll(self._mapping.unroll)
+        step_text = f"{name}++" if step == 1 else f"{name} += {step}"
+        start = f"{self._scope.index_type} {name} = {first}"
+        self._lines.open(f"for ({start}; {name} < {end}; {step_text})")
+        self._values.write(self._along_inner(each.values))
+        self._sums.accumulate(each, self._values.operand)
+        self._stores.write(each.stores, condition)
+        self._lines.close()
+
+    # Values that are kept from one pass to the next
+
+    def keep_arrays(self) -> None:
+        """Declare where a thread keeps the values of a row."""
+        mapping = self._mapping
+        kept = sorted({v for each in self._group.plan for v in each.kept})
+        for value in kept:
+            held = self._dialect.held[self._group.values[value].dtype]
+            size = mapping.items * mapping.vector * self._group.serial_points
+            self._lines.add(f"{held} k{value}[{size}];")
+
+    def _kept_step(self, each: Pass, condition: str, taken: str = "") -> None:
+        values = self._values
+        for value in each.kept:
+            for copy in values.copies(value):
+                name = values.name(value, copy)
+                held = self._dialect.held[self._group.values[value].dtype]
+                self._lines.add(f"const {held} {name} = {self._kept(value, copy)};")
+        values.write(self._along_inner(each.fresh))
+        self._sums.accumulate(each, values.operand, taken)
+        later = {
+            v
+            for other in self._group.plan
+            for v in other.kept
+            if other.stage > each.stage
+        }
+        for value in each.fresh:
+            if value in later:
+                for copy in values.copies(value):
+                    name = values.name(value, copy)
+                    self._lines.add(f"{self._kept(value, copy)} = {name};")
+        self._stores.write(each.stores, condition)
+
+    def _kept(self, value: int, copy: int) -> str:
+        mapping = self._mapping
+        place = "item"
+        if self._group.serial:
+            place = f"r * {mapping.items} + item"
+        if mapping.vector == 1:
+            return f"k{value}[{place}]"
+        return f"k{value}[{scaled(place, mapping.vector)} + {copy}]"
