@@ -34,6 +34,20 @@ RANK: Final[Mapping[Evidence, int]] = MappingProxyType(
     {"analytic": 0, "compiled": 1, "measured": 2}
 )
 
+REASONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "not_here": "kept nowhere here and no service asked",
+        "not_locked": "not in the lock",
+        "unknown": "never asked for",
+        "never_tuned": "never tuned",
+        "tuning": "still being tuned",
+        "failed": "tuning failed",
+        "toolchain_mismatch": "made by another toolchain only",
+        "evicted": "evicted",
+    }
+)
+"""Why there is no plan, as people are told it: our own reasons, and the service's."""
+
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -180,12 +194,18 @@ class Tally:
     def summary(self, seconds: float) -> str:
         """One line for the end of a build."""
         hits, misses = sum(self.hits.values()), sum(self.misses.values())
+        reasons = {in_words(name): number for name, number in self.misses.items()}
         line = (
             f"fuseplan: {hits} found{_listed(self.hits)}, "
-            f"{misses} not{_listed(self.misses)}, {len(self.errors)} errors"
+            f"{misses} not{_listed(reasons)}, {len(self.errors)} errors"
         )
         why = f" ({self.errors[0]})" if self.errors else ""
         return f"{line}{why}, {seconds:.1f} s"
+
+
+def in_words(reason: str) -> str:
+    """A reason as people are told it; one of a newer service with spaces."""
+    return REASONS.get(reason, reason.replace("_", " "))
 
 
 def _listed(counts: Mapping[str, int]) -> str:

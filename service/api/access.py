@@ -20,9 +20,9 @@ from typing import Final, Literal
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.api.heads import header
 from service.errors import RateLimited, ScopeMissing, TokenRequired
 from service.store import Database, tokens
 from service.store.tokens import Scope as TokenScope
@@ -295,7 +295,7 @@ async def _enter(scope: Scope, needed: TokenScope) -> None:
 
 
 async def _token(scope: Scope, gate: Gate) -> Token:
-    text = _presented(Headers(scope=scope), safe=scope["method"] in _SAFE)
+    text = _presented(scope, safe=scope["method"] in _SAFE)
     if text:
         hash_ = tokens.hash_of(text)
         seen = gate.remembered(hash_)
@@ -303,7 +303,7 @@ async def _token(scope: Scope, gate: Gate) -> Token:
             seen = await gate.find(hash_)
         if seen.token is not None and seen.token.is_valid(datetime.now(UTC)):
             return seen.token
-    wants_page = "text/html" in Headers(scope=scope).get("accept", "")
+    wants_page = "text/html" in header(scope, b"accept")
     kind = "Basic" if wants_page else "Bearer"
     raise TokenRequired(
         "header Authorization",
@@ -314,18 +314,18 @@ async def _token(scope: Scope, gate: Gate) -> Token:
     )
 
 
-def _presented(headers: Headers, *, safe: bool) -> str:
+def _presented(scope: Scope, *, safe: bool) -> str:
     """The token that a request shows: as bearer, or as a browser's password.
 
     A browser sends its password along with whatever any page makes it ask, so that
     it counts for a change only when the page is ours.
     """
-    kind, _, value = headers.get("authorization", "").partition(" ")
+    kind, _, value = header(scope, b"authorization").partition(" ")
     if kind.lower() == "bearer":
         return value.strip()
     if kind.lower() != "basic":
         return ""
-    if not safe and headers.get("sec-fetch-site", "") in _OUTSIDE:
+    if not safe and header(scope, b"sec-fetch-site") in _OUTSIDE:
         return ""
     try:
         told = base64.b64decode(value, validate=True).decode()

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.api.heads import header
 from service.store import StoreError
 from service.store.plans import Evidence
 from service.store.watching import MOST_KEYS, Watcher
@@ -319,7 +319,7 @@ async def _confirmed(hot: HotAnswers, watcher: Watcher, place: Place) -> Ready |
 
 
 async def _send(ready: Ready, scope: Scope, send: Send) -> None:
-    told = Headers(scope=scope).get("if-none-match", "")
+    told = header(scope, b"if-none-match")
     held = told and is_held(told, ready.told.tag)
     status, headers = (304, ready.unchanged) if held else (200, ready.whole)
     body = b"" if held or scope["method"] == "HEAD" else ready.told.content
@@ -330,5 +330,7 @@ async def _send(ready: Ready, scope: Scope, send: Send) -> None:
 
 def is_held(told: str, tag: str) -> bool:
     """Whether an If-None-Match header has a tag (RFC 9110, section 13.1.2)."""
+    if told == tag:
+        return True
     tags = {one.strip().removeprefix("W/") for one in told.split(",")}
     return "*" in tags or tag in tags

@@ -53,17 +53,27 @@ class Metrics:
             ("code",),
             registry=self._registry,
         )
+        self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._hits = self._lookups.labels("hit")
         self._registry.register(_StoreCollector(database, clock))
 
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        place = (method, route, status)
+        found = self._counted.get(place)
+        if found is None:
+            found = self._counted[place] = (
+                self._requests.labels(method, route, str(status)),
+                self._seconds.labels(route),
+            )
+        count, times = found
+        count.inc()
+        times.observe(seconds)
 
     def looked_up(self, *, hits: int = 0, reasons: Iterable[str] = ()) -> None:
         """Count lookups: found ones, and the others by reason."""
         if hits:
-            self._lookups.labels("hit").inc(hits)
+            self._hits.inc(hits)
         for reason in reasons:
             self._lookups.labels(reason).inc()
 

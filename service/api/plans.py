@@ -198,6 +198,8 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
 ) -> Response:
     """Hand in a model: ONNX with the rest in the query, or JSON with all in the body.
 
+    A query beside a JSON body is refused, as is every parameter that nobody reads.
+
     An analytic plan comes in the same request. With `mode=tuned` a stored measured
     plan comes at once; otherwise the analytic one, and a job that measures.
     """
@@ -206,6 +208,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     data = await request.body()
     try:
         if kind == "application/json":
+            _refuse_query(request)
             ask = await run_in_threadpool(_json_ask, data, context.settings)
         elif kind in ONNX_TYPES:
             given = {
@@ -250,6 +253,21 @@ def refuse_encoded(request: Request) -> None:
             "header Content-Encoding",
             f"{coding} is not taken here",
             hint="send the model as it is; `fuseplan strip` makes it small",
+        )
+
+
+def _refuse_query(request: Request) -> None:
+    """Refuse a query beside a JSON body, which says all: it would not be read.
+
+    Raises:
+        InvalidRequest: there is one.
+    """
+    if request.query_params:
+        name = next(iter(request.query_params))
+        raise InvalidRequest(
+            f"query {name}",
+            "with a JSON body the query is not read",
+            hint=f"say it in the body, beside graph: {', '.join(AskBody.model_fields)}",
         )
 
 

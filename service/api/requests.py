@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import time
 from typing import Any, Final
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.heads import header
 from service.api.problems import respond
 from service.api.tracing import route_of
 from service.errors import BodyTooLarge, ServiceError, problem_of
@@ -20,6 +21,7 @@ log = structlog.get_logger(__name__)
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
 """Methods that are counted by name; a client cannot invent more of them."""
+_NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 _SAFE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -42,19 +44,27 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(scope, receive, send, self._max_body_bytes)
-        with structlog.contextvars.bound_contextvars(request_id=exchange.id):
-            try:
-                exchange.check_length()
-                await self._app(scope, exchange.receive, exchange.send)
-            except Exception as error:
-                # The last line: whatever happens, the user gets a problem document.
-                if exchange.status:
-                    raise
-                if not isinstance(error, (ServiceError, StoreError)):
-                    log.exception("request failed")
-                response = respond(problem_of(error, instance=exchange.id))
-                await response(scope, receive, exchange.send)
-            exchange.log()
+        bound = structlog.contextvars.bind_contextvars(request_id=exchange.id)
+        try:
+            await self._answer(exchange, scope, receive)
+        finally:
+            structlog.contextvars.reset_contextvars(**bound)
+
+    async def _answer(
+        self, exchange: _Exchange, scope: Scope, receive: Receive
+    ) -> None:
+        try:
+            exchange.check_length()
+            await self._app(scope, exchange.receive, exchange.send)
+        except Exception as error:
+            # The last line: whatever happens, the user gets a problem document.
+            if exchange.status:
+                raise
+            if not isinstance(error, (ServiceError, StoreError)):
+                log.exception("request failed")
+            response = respond(problem_of(error, instance=exchange.id))
+            await response(scope, receive, exchange.send)
+        exchange.log()
 
 
 class _Exchange:
@@ -63,8 +73,7 @@ class _Exchange:
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, max_body_bytes: int
     ) -> None:
-        headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
+        given = header(scope, b"x-request-id")
         self.id = given if _SAFE_ID.fullmatch(given) else secrets.token_hex(8)
         self.status = 0
         self.code = ""
@@ -73,7 +82,7 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._max_body_bytes = max_body_bytes
-        self._length = headers.get("content-length", "")
+        self._length = header(scope, b"content-length")
         self._received_bytes = 0
         self._started = time.perf_counter()
 
@@ -92,10 +101,12 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            self.code = headers.get("Fuseplan-Problem", "")
-            headers["X-Request-Id"] = self.id
-            headers.setdefault("X-Content-Type-Options", "nosniff")
+            told = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
+            names = dict(told)
+            if b"x-content-type-options" not in names:
+                told.append(_NO_SNIFFING)
+            self.code = names.get(b"fuseplan-problem", b"").decode()
+            message["headers"] = told
         await self._send(message)
 
     def log(self) -> None:
@@ -109,6 +120,8 @@ class _Exchange:
             metrics.requested(method, route, self.status, seconds)
             if self.code:
                 metrics.problem(self.code)
+        if not log.is_enabled_for(logging.INFO):
+            return
         entry: dict[str, Any] = {
             "method": self._scope["method"],
             "path": self._scope["path"],

@@ -6,7 +6,7 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,6 +15,8 @@ from service.cli.exits import BadArgument, CacheMiss
 from service.cli.planning import AsJson, OptionsText, Shapes, Target, make
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from service.builds import Resolved, Resolver
     from service.bundle import Bundle
     from service.cli.lookups import Least
@@ -32,6 +34,16 @@ Bundles = Annotated[
     list[Path] | None, typer.Option("--bundle", help="A bundle to look into.")
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Ask no service.")]
+_TO_LOCK: Final[Mapping[Least, str]] = {
+    "measured": "`fuseplan tune` measures one here; or name a --server or a --bundle"
+    " that has it, or take less with --require analytic",
+    "compiled": "`fuseplan tune` makes a better one here; or name a --server or a"
+    " --bundle that has it, or take less with --require analytic",
+    "analytic": "`fuseplan tune` makes a better one here; a service keeps one of each"
+    " model that is handed in: name it with --server, or a --bundle that has it",
+}
+"""What to do about a model that cannot be locked, by the least evidence."""
+
 Require = Annotated[
     str, typer.Option("--require", help="Least evidence: analytic, compiled, measured.")
 ]
@@ -72,8 +84,13 @@ def fetch(
         list[Path], typer.Argument(metavar="MODEL...", help="ONNX or graph JSON.")
     ],
     output_path: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="File or, with -o DIR/, a folder."),
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="File; or, with -o DIR/ or several models, a folder.",
+        ),
     ] = None,
     target: Target = "cpu",
     shape: Shapes = None,
@@ -98,10 +115,12 @@ def fetch(
     started = time.monotonic()
     least = evidence(require)
     given = inputs.settings(offline=offline or None, server=server or None)
-    resolver, close = open_resolver(given, lock_path, bundle or ())
     asked = inputs.json_object("--options", options)
+    inputs.require_models(models)
+    places = _places(models, output_path)
+    resolver, close = open_resolver(given, lock_path, bundle or ())
     try:
-        for model in models:
+        for model, place in zip(models, places, strict=True):
             prepared = inputs.read_model(model, target, shape or (), asked)
             found = resolver.find(prepared.key.key, least)
             if found is None and strict:
@@ -112,7 +131,7 @@ def fetch(
                     " `fuseplan lock` the model here",
                 )
             document = _document(prepared, found)
-            _write(_place(model, output_path, many=len(models) > 1), document)
+            _write(place, document)
     finally:
         close()
         output.note(resolver.tally.summary(time.monotonic() - started))
@@ -193,10 +212,30 @@ def _document(prepared: Prepared, found: Resolved | None) -> dict[str, Any]:
     }
 
 
-def _place(model: Path, given: Path | None, *, many: bool) -> Path | None:
-    if given is None or not (many or given.is_dir()):
-        return given
-    return given / f"{model.name}.plan.json"
+def _places(models: Sequence[Path], given: str | None) -> list[Path | None]:
+    """Where the plan of each model goes; None is standard output.
+
+    Raises:
+        BadArgument: nothing can be written there, or two models would share a file.
+    """
+    if given is None:
+        return [None] * len(models)
+    path = Path(given)
+    if len(models) == 1 and not (given.endswith("/") or path.is_dir()):
+        inputs.require_place(path.parent, folder=True)
+        if path.is_dir() or not path.name:
+            inputs.require_place(path)
+        return [path]
+    inputs.require_place(path, folder=True)
+    names = [f"{model.name}.plan.json" for model in models]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadArgument(
+            str(path / twice),
+            "two models would have this file",
+            hint="fetch models of one name into folders of their own",
+        )
+    return [path / name for name in names]
 
 
 def _write(path: Path | None, document: dict[str, Any]) -> None:
@@ -204,7 +243,14 @@ def _write(path: Path | None, document: dict[str, Any]) -> None:
     if path is None:
         output.emit(document)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadArgument(
+            str(path.parent),
+            f"cannot be made: {error.strerror}",
+            hint="choose another -o",
+        ) from error
     inputs.write_bytes(path, text.encode())
 
 
@@ -234,14 +280,16 @@ def lock(
 
     least = evidence(require)
     given = inputs.settings(server=server or None)
-    resolver, close = open_resolver(given, None, bundle or ())
     asked = inputs.json_object("--options", options)
+    inputs.require_place(output_path)
+    inputs.require_models(models)
+    resolver, close = open_resolver(given, None, bundle or ())
     kept = LockFile.read(output_path).plans if update and output_path.exists() else {}
     plans = dict(kept)
     try:
         for model in models:
             prepared = inputs.read_model(model, target, shape or (), asked)
-            found = _found(prepared, least, resolver)
+            found = _found(model, prepared, least, resolver)
             plans[prepared.key.key] = LockedPlan(
                 digest=found[0],
                 evidence=found[1],
@@ -259,12 +307,14 @@ def lock(
         output.line(f"{output_path}: {len(plans)} plans")
 
 
-def _found(prepared: Prepared, least: Least, resolver: Resolver) -> tuple[str, Any]:
+def _found(
+    model: Path, prepared: Prepared, least: Least, resolver: Resolver
+) -> tuple[str, Any]:
     """Digest and evidence of the best plan; this machine's database is asked last.
 
     Builds do not ask that database: what it has is kept in the user's folder for them.
     """
-    from service.builds import Folder
+    from service.builds import Folder, in_words
     from service.cli import lookups
 
     found = resolver.find(prepared.key.key, least)
@@ -276,11 +326,12 @@ def _found(prepared: Prepared, least: Least, resolver: Resolver) -> tuple[str, A
         folder = Folder(inputs.settings().cache_folder)
         folder.keep(prepared.key.key, evidence, bytes(stored.body))
         return stored.pointer.digest, evidence
-    why = resolver.tally.errors or list(resolver.tally.misses)
+    why = resolver.tally.errors or [in_words(one) for one in resolver.tally.misses]
     raise CacheMiss(
-        prepared.key.key,
-        f"no {least} plan is stored ({why[-1] if why else 'unknown'})",
-        hint="tune the model first, or lower --require",
+        str(model),
+        f"no {least} plan of it is stored ({why[-1] if why else 'never asked for'});"
+        f" its key is {prepared.key.key}",
+        hint=_TO_LOCK[least],
     )
 
 
@@ -305,17 +356,23 @@ def export_bundle(
     from service.cli.lookups import evidence
     from service.jobs.bundling import Selection, collect
 
+    least = evidence(require)
     given = inputs.settings(server=server or None)
+    inputs.require_place(output_path)
     keys = list(key or ())
+    if wrong := next((one for one in keys if not inputs.is_key(one)), None):
+        raise BadArgument(
+            "--key", f"{wrong!r} is no plan key", hint="64 digits of `fuseplan plan`"
+        )
     if lock_path is not None:
         keys += LockFile.read(lock_path).plans
     if given.server:
-        data = _export_remote(given, keys, target, require)
+        data = _export_remote(given, keys, target, least)
     else:
         selection = Selection(
             keys=tuple(keys),
             target=target,
-            least=evidence(require),
+            least=least,
             max_bytes=given.max_bundle_bytes,
         )
         database = _database(given)
@@ -337,12 +394,12 @@ def export_bundle(
 
 
 def _export_remote(
-    given: Settings, keys: list[str], target: str | None, require: str
+    given: Settings, keys: list[str], target: str | None, least: Least
 ) -> bytes:
     from service.client import Client
 
     with Client(given.server, token=given.token.get_secret_value()) as client:
-        query: dict[str, Any] = {"evidence": require}
+        query: dict[str, Any] = {"evidence": least}
         if keys:
             query["key"] = keys
         if target is not None:
@@ -417,7 +474,9 @@ def create_token(
 
     words = scope or ["plans:read"]
     if unknown := sorted(set(words) - set(SCOPES)):
-        raise BadArgument("--scope", f"{unknown[0]!r} is none of {', '.join(SCOPES)}")
+        raise BadArgument(
+            "--scope", f"{unknown[0]!r} is none", hint=f"one of {', '.join(SCOPES)}"
+        )
     text = f"fp_{secrets.token_urlsafe(32)}"
     now = datetime.now(UTC)
     token = Token(

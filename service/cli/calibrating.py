@@ -180,7 +180,10 @@ def accuracy(
     from tuner.calibration.report import accuracy_json, summary
     from tuner.runtime.runner import Runner
 
-    known = target_of(device) if not target else inputs.device_of(target)
+    own = target_of(device)
+    known = inputs.device_of(target) if target else own
+    if raw is not None:
+        inputs.require_place(raw)
     with Runner(device) as runner:
         measured = measure_accuracy(
             known,

@@ -50,12 +50,17 @@ def demo(
         bool, typer.Option("--fresh", help="Forget earlier runs: use a new database.")
     ] = False,
     port: Annotated[
-        int | None, typer.Option("--port", help="Port; by default 8321, or a free one.")
+        int | None,
+        typer.Option(
+            "--port", min=1, max=65535, help="Port; by default 8321, or a free one."
+        ),
     ] = None,
 ) -> None:
     """Tune a transformer encoder while you watch, then ask for it again."""
     from service.client import Client
+    from service.jobs.planning import target_of
 
+    target_of(device)  # a device that cannot be is told before a service is started
     model = example_model()
     asked = Budgets(seconds=budget_seconds, trials=budget_trials)
     with (

@@ -57,6 +57,7 @@ def export_runs(
 
     write = to_t4 if _format(form) == "t4" else to_kernel_tuner
     device = resolve_target(target)
+    inputs.require_place(folder, folder=True)
     own = [r for r in _known(device.id).values() if r.get("toolchain") != IMPORTED]
     found = {
         runs.kernel: runs

@@ -50,18 +50,22 @@ def explain(
     With --sensitivity: the smallest change of each number of the device that changes
     which kernels the plan has.
     """
+    if sensitivity and a:
+        raise BadArgument(
+            "--sensitivity", "is about the whole plan", hint="leave the nodes out"
+        )
+    if a and not b:
+        raise BadArgument(
+            "A B", "two nodes are needed", hint="name another, or none for all edges"
+        )
     given = inputs.json_object("--options", options)
     prepared = inputs.read_model(model, target, shape or (), given)
     if sensitivity:
         _doubt(prepared, time_limit, as_json=as_json)
         return
-    if not (a or b):
+    if not a:
         _explain_all(prepared, as_json=as_json)
         return
-    if not b:
-        raise BadArgument(
-            "A B", "two nodes are needed", hint="name another, or none for all edges"
-        )
     told = explanation(prepared, a, b)
     if as_json:
         output.emit(told)

@@ -30,14 +30,14 @@ COMMON: Final = "sm_80"
 """What nvcc compiles for when the plan's target is no GPU."""
 
 
-def format_of(text: str, device: Device) -> Format:
-    """The format that was asked for, or that the target speaks.
+def checked(text: str) -> Format | None:
+    """The format that a word asks for; None when it leaves the choice to the target.
 
     Raises:
         BadArgument: there is no such format.
     """
     if not text:
-        return "cuda" if device.kind == "gpu" else "opencl"
+        return None
     for known in FORMATS:
         if text == known:
             return known
@@ -46,11 +46,16 @@ def format_of(text: str, device: Device) -> Format:
     )
 
 
-def of_planned(planned: Planned, asked: str) -> Exported:
+def _spoken(device: Device) -> Format:
+    """The format that a target speaks."""
+    return "cuda" if device.kind == "gpu" else "opencl"
+
+
+def of_planned(planned: Planned, asked: Format | None) -> Exported:
     """A package of a plan for a model that was read, with the values it came with."""
     prepared = planned.prepared
     model, device = prepared.model, prepared.device
-    language = format_of(asked, device)
+    language = asked or _spoken(device)
     program = execution.program(model, planned.plan, language)
     values = model.imported.values
     weights = {
@@ -69,7 +74,7 @@ def of_planned(planned: Planned, asked: str) -> Exported:
     )
 
 
-def of_stored(key: str, asked: str) -> Exported:
+def of_stored(key: str, asked: Format | None) -> Exported:
     """A package of a plan that the database of this machine holds.
 
     The database holds no values: constants and weights are the host's to give.
@@ -79,7 +84,7 @@ def of_stored(key: str, asked: str) -> Exported:
     """
     body = lookups.find(key, "analytic", "").body
     device = _device(body)
-    language = format_of(asked, device)
+    language = asked or _spoken(device)
     wanted = {k["sources"][language] for k in body["kernels"] if k["sources"]}
     return export(
         _program(body, language, _texts(wanted)),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import json
+import os
 import re
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -47,6 +50,62 @@ def read_bytes(path: Path, what: str = "model") -> bytes:
         ) from error
 
 
+def require_models(paths: Iterable[Path]) -> None:
+    """Refuse files that are not there before the first of them is worked on.
+
+    Raises:
+        BadArgument: one is not there, is a folder, or cannot be read.
+    """
+    for path in paths:
+        if str(path) != "-" and (problem := _unreadable(path)):
+            raise BadArgument(
+                str(path),
+                f"cannot be read: {os.strerror(problem)}",
+                hint="give a model file",
+            )
+
+
+def _unreadable(path: Path) -> int:
+    """The system's number of what is wrong with a file; 0 when nothing is."""
+    if not path.exists():
+        return errno.ENOENT
+    if path.is_dir():
+        return errno.EISDIR
+    return 0 if os.access(path, os.R_OK) else errno.EACCES
+
+
+def require_place(path: Path, option: str = "-o", *, folder: bool = False) -> None:
+    """Refuse a place that cannot be written before there is anything to write.
+
+    Args:
+        path: a file in a folder that is there; or a folder, which may be made.
+        option: what to change.
+        folder: whether the place is a folder.
+
+    Raises:
+        BadArgument: there is no such folder, or it cannot be written.
+    """
+    hint = f"choose another {option}"
+    if not folder:
+        if not path.name:
+            raise BadArgument(
+                f"'{path}'", "names no file that could be written", hint=hint
+            )
+        if path.is_dir():
+            raise BadArgument(str(path), "is a folder, not a file", hint=hint)
+        if not path.parent.exists():
+            raise BadArgument(
+                str(path), f"there is no folder {path.parent}", hint="make it first"
+            )
+    above = path if folder else path.parent
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    if not above.is_dir():
+        raise BadArgument(str(path), f"{above} is no folder", hint=hint)
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise BadArgument(str(path), f"{above} cannot be written", hint=hint)
+
+
 def model_bytes(path: Path) -> bytes:
     """The bytes of a model, with those of its tensors that lie in files beside it.
 
@@ -69,10 +128,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         BadArgument: the place cannot be written.
     """
-    if not path.name:
-        raise BadArgument(
-            f"'{path}'", "names no file that could be written", hint="choose another -o"
-        )
+    require_place(path)
     draft = path.with_name(path.name + ".part")
     try:
         draft.write_bytes(data)
@@ -146,6 +202,16 @@ def ranges(words: Iterable[str]) -> tuple[list[str], dict[str, tuple[int, int]]]
     return fixed, found
 
 
+def plan_body(path: Path) -> Mapping[str, Any]:
+    """The plan body in a file.
+
+    Raises:
+        BadArgument: the file cannot be read, or holds no JSON object.
+    """
+    text = read_bytes(path, "plan").decode(errors="replace")
+    return json_object("--plan", text)
+
+
 def json_object(option: str, text: str) -> Mapping[str, Any]:
     """A JSON object from an option's text.
 
@@ -155,7 +221,9 @@ def json_object(option: str, text: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise BadArgument(option, f"is not JSON: {error}") from error
+        raise BadArgument(
+            option, f"is not JSON: {error}", hint="give a JSON object"
+        ) from error
     if not isinstance(value, dict):
         raise BadArgument(option, "must be a JSON object", hint=f"{option} '{{}}'")
     return value
@@ -206,23 +274,30 @@ def read_model(
         given: the options object.
         rules: files of `--rules`, beside those that the settings name.
     """
-    said = sizes(shape)
-    own = device_of(target) if is_own(target) else None
-    data = model_bytes(path)
-
     from service.jobs.planning import Planner, Question
     from service.jobs.registered import registered
 
-    options = dict(given)
-    shapes = options.get("shapes", {})
-    if said and isinstance(shapes, dict):
-        options["shapes"] = {**shapes, **said}
+    options = with_sizes(given, sizes(shape))
+    own = device_of(target) if is_own(target) else None
     base = target if own is None else stand_in(target, own)
-    question = Question(data=data, form=form_of(data), target=base, options=options)
-    known = registered(settings().rules, rules)
+    planner = Planner(plan_seconds=1.0, rules=registered(settings().rules, rules))
+    asked = Question(data=b"", form="json", target=base, options=options)
+    planner.options(asked)  # what is wrong with them is told before a file is read
+    data = model_bytes(path)
     with named(path):
-        prepared = Planner(plan_seconds=1.0, rules=known).prepare(question)
+        prepared = planner.prepare(replace(asked, data=data, form=form_of(data)))
     return prepared if own is None else _moved(prepared, own)
+
+
+def with_sizes(given: Mapping[str, Any], said: Mapping[str, int]) -> dict[str, Any]:
+    """The options object with the sizes of `--shape`, which win over its own.
+
+    What is no object of sizes is left as it is: reading the options refuses it.
+    """
+    shapes = given.get("shapes", {})
+    if not said or not isinstance(shapes, dict):
+        return dict(given)
+    return {**given, "shapes": {**shapes, **said}}
 
 
 def is_own(target: str) -> bool:
@@ -239,8 +314,6 @@ def stand_in(target: str, own: Device) -> str:
 
 def _moved(prepared: Prepared, device: Device) -> Prepared:
     """The same question for a device that is not in the catalogue."""
-    from dataclasses import replace
-
     from tuner import pipeline
 
     key = pipeline.plan_key(prepared.model, device, prepared.options)

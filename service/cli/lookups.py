@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from service.builds import in_words
 from service.cli.exits import BadArgument, CacheMiss, ServiceDown
 from service.cli.inputs import settings
 from service.store import plans, schema
@@ -42,7 +43,11 @@ def evidence(word: str) -> Least:
     for known in get_args(Least):
         if word == known:
             return known  # type: ignore[no-any-return]
-    raise BadArgument("--require", f"is one of {', '.join(get_args(Least))}")
+    raise BadArgument(
+        "--require",
+        f"{word!r} is no evidence",
+        hint=f"one of {', '.join(get_args(Least))}",
+    )
 
 
 def find(key: str, least: Least, server: str) -> Found:
@@ -94,6 +99,10 @@ def read_stored(key: str, least: Least = "analytic") -> StoredPlan | None:
 
 def _miss(key: str, least: Least, reason: str) -> CacheMiss:
     what = "plan" if least == "analytic" else f"{least} plan"
+    less = "" if least == "analytic" else ", or take less with --require analytic"
     return CacheMiss(
-        key, f"no {what} is stored ({reason})", hint="tune it, or look the model up"
+        key,
+        f"no {what} is stored ({in_words(reason)})",
+        hint="`fuseplan tune MODEL` measures one here, a service keeps what is handed"
+        f" in (--server){less}",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,18 +35,22 @@ def note(text: str) -> None:
 
 
 def console(*, to_errors: bool = False) -> Console:
-    """A rich console; plain text where the output is not a terminal."""
+    """A rich console; plain text where the output is not a terminal.
+
+    COLUMNS is the user's word on the width, in a pipe too.
+    """
     from rich.console import Console
 
     terminal = (sys.stderr if to_errors else sys.stdout).isatty()
-    width = None if terminal else _PIPE_COLUMNS
+    asked = shutil.get_terminal_size((_PIPE_COLUMNS, 0)).columns
+    width = None if terminal else asked
     return Console(stderr=to_errors, highlight=False, width=width)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table; a column whose name starts with `>` is aligned to the right.
 
-    In a pipe the table keeps its full width, so that no cell is cut.
+    In a pipe the table is wide, unless COLUMNS says otherwise; no cell is cut.
     """
     from rich import box
     from rich.markup import escape

@@ -52,13 +52,16 @@ def create(
     from tuner.pipeline import resolve_target
 
     asked = inputs.json_object("--options", options)
+    device = resolve_target(target).id
+    inputs.require_place(output_path)
+    inputs.require_models(models or ())
     keys = [
         inputs.read_model(model, target, shape or (), asked).key.key
         for model in models or ()
     ]
     given = inputs.settings()
     with opened() as database:
-        pack = packing.gather(database, resolve_target(target).id, keys, given)
+        pack = packing.gather(database, device, keys, given)
     data = packing.write(pack, given)
     inputs.write_bytes(output_path, data)
     told = {"output": str(output_path), "bytes": len(data), **pack.summary()}

@@ -47,21 +47,19 @@ class Ranged:
 
 def plan(ranged: Ranged, *, time_limit_seconds: float) -> Piecewise:
     """Plan for ranges of sizes, and keep the result for later lookups."""
-    data = inputs.model_bytes(ranged.model)
-    options = dict(ranged.given)
     sizes = inputs.sizes(ranged.fixed)
-    if sizes:
-        options["shapes"] = {**options.get("shapes", {}), **sizes}
+    options = inputs.with_sizes(ranged.given, sizes)
     device = inputs.device_of(ranged.target)
     base = ranged.target
     if inputs.is_own(base):
         base = inputs.stand_in(base, device)
-    question = Question(
-        data=data, form=inputs.form_of(data), target=base, options=options
-    )
-    asked = bucketing.Asked(question=question, ranges=ranged.ranges)
     rules = registered(inputs.settings().rules, ranged.rules)
     reader = Planner(plan_seconds=time_limit_seconds, rules=rules)
+    question = Question(data=b"", form="json", target=base, options=options)
+    reader.options(question)  # what is wrong with them is told before a file is read
+    data = inputs.model_bytes(ranged.model)
+    question = replace(question, data=data, form=inputs.form_of(data))
+    asked = bucketing.Asked(question=question, ranges=ranged.ranges)
     with inputs.named(ranged.model):
         found = bucketing.plan_pieces(
             asked, reader, device, time_limit_seconds=time_limit_seconds
@@ -161,13 +159,27 @@ def find(
     except TunerError:
         return None
     sizes = prepared.model.imported.dims
+    holding = list(_holding(folder, sizes))
+    for bucket in holding:
+        if bucketing.same_graph(bucket["plan"], prepared.model.graph):
+            return _shown(bucket, prepared)
+    for bucket in holding[:1]:
+        output.note(
+            f"fuseplan: at these sizes the model has other operators than where"
+            f" {_words(bucket['ranges'])} was planned; planning for them alone"
+        )
+    return None
+
+
+def _holding(folder: Path, sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """The buckets of a folder's plans in whose ranges the sizes lie."""
     for told in _kept(folder):
         if any(sizes.get(name) != size for name, size in told["fixed"].items()):
             continue
         for bucket in told["buckets"]:
-            if _fits(bucket, sizes, prepared):
-                return _shown(bucket, prepared)
-    return None
+            ranges: Mapping[str, Sequence[int]] = bucket["ranges"]
+            if all(a <= sizes.get(name, 0) <= b for name, (a, b) in ranges.items()):
+                yield bucket
 
 
 def _shown(bucket: Mapping[str, Any], prepared: Prepared) -> dict[str, Any]:
@@ -193,12 +205,3 @@ def _kept(folder: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(told, dict) and told.get("schema") == bucketing.SCHEMA:
             yield told
-
-
-def _fits(
-    bucket: Mapping[str, Any], sizes: Mapping[str, int], prepared: Prepared
-) -> bool:
-    ranges: Mapping[str, Sequence[int]] = bucket["ranges"]
-    return all(
-        low <= sizes.get(name, 0) <= high for name, (low, high) in ranges.items()
-    ) and bucketing.same_graph(bucket["plan"], prepared.model.graph)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from service.cli import anatomy, inputs, output, views
-from service.cli.exits import CacheMiss
+from service.cli.exits import BadArgument, CacheMiss
 from service.dashboard.formats import size
 
 if TYPE_CHECKING:
@@ -180,13 +180,12 @@ def make(
     return Planned(prepared=prepared, plan=made, stored=stored, plan_seconds=seconds)
 
 
-def replayed(prepared: Prepared, path: Path) -> Planned:
-    """The plan that a file describes, for a model that was read."""
+def replayed(prepared: Prepared, body: Mapping[str, Any]) -> Planned:
+    """The plan that a body describes, for a model that was read."""
     from service.cli import replay
     from tuner import document
 
-    text = inputs.read_bytes(path, "plan").decode(errors="replace")
-    made = replay.plan_of(inputs.json_object("--plan", text), prepared)
+    made = replay.plan_of(body, prepared)
     key = prepared.key
     stored = document.body(made, target=dict(key.target), toolchain=dict(key.toolchain))
     return Planned(prepared=prepared, plan=made, stored=stored, plan_seconds=0.0)
@@ -300,15 +299,22 @@ def export(
     """Write a plan as kernel sources, a manifest, and a host in C that runs it."""
     from service.cli import exports
 
+    language = exports.checked(form)
+    inputs.require_place(folder, folder=True)
     if inputs.is_key(what):
-        package = exports.of_stored(what, form)
+        if body is not None:
+            raise BadArgument(
+                "--plan", "a key has its own plan", hint="give the model, or no --plan"
+            )
+        package = exports.of_stored(what, language)
     else:
         given = with_cap(dict(inputs.json_object("--options", options)), memory_cap)
+        stored = None if body is None else inputs.plan_body(body)
         prepared = inputs.read_model(
             Path(what), target, shape or (), given, rules or ()
         )
-        planned = make(prepared) if body is None else replayed(prepared, body)
-        package = exports.of_planned(planned, form)
+        planned = make(prepared) if stored is None else replayed(prepared, stored)
+        package = exports.of_planned(planned, language)
     written = exports.write(package, folder)
     calls = exports.library_steps(package)
     if as_json:
@@ -342,6 +348,7 @@ def strip(
     """Leave a model's weights out: they become inputs, and the plan stays the same."""
     from tuner.frontend.strip import strip as light
 
+    inputs.require_place(output_path)
     data = inputs.model_bytes(model)
     with inputs.named(model):
         made = light(data, keep=tuple(keep or ()), anonymous=anonymous)

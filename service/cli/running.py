@@ -54,11 +54,10 @@ def run(
 
     given = inputs.json_object("--options", options)
     target = target_of(device).id
+    body = None if plan is None else inputs.plan_body(plan)
     prepared = inputs.read_model(model, target, shape or (), given)
-    chosen = (
-        planning.make(prepared).plan if plan is None else _read_plan(plan, prepared)
-    )
     _require_weights(prepared, random_weights)
+    chosen = _chosen(prepared, body)
     try:
         report = asdict(
             run_plan(
@@ -129,10 +128,11 @@ def _errors(report: Mapping[str, Any]) -> str:
     return f"{absolute:.3g} absolute, {relative:.3g} relative"
 
 
-def _read_plan(path: Path, prepared: Prepared) -> Plan:
+def _chosen(prepared: Prepared, body: Mapping[str, Any] | None) -> Plan:
+    """The plan that a body describes, or else the analytic one."""
+    if body is None:
+        return planning.make(prepared).plan
+
     from service.cli import replay
 
-    body = inputs.json_object(
-        "--plan", inputs.read_bytes(path, "plan").decode(errors="replace")
-    )
     return replay.plan_of(body, prepared)

@@ -72,6 +72,7 @@ def serve(
 
     from service.api.protocol import Protocol
     from service.app import configure_logging, create_app
+    from service.jobs.planning import target_of
 
     given = inputs.settings(
         host=host,
@@ -80,6 +81,8 @@ def serve(
         worker=False if no_worker else None,
         database_url=database_url,
     )
+    if given.worker:
+        target_of(given.device)  # a device that cannot be is told before all else
     configure_logging(given)
     with listening(given.host, given.port) as listener:
         address = f"http://{given.host}:{listener.getsockname()[1]}"
@@ -94,6 +97,7 @@ def serve(
             http=Protocol,
             loop="uvloop",
             log_config=None,
+            access_log=False,  # our own log has a line for each request
             log_level="critical",  # errors are told once: by us, or by our own log
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
@@ -130,18 +134,19 @@ class Remembering:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything on."""
+        if scope["type"] != "lifespan":
+            await self._application(scope, receive, send)
+            return
 
         async def hear(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
                 self._started()
             await send(message)
 
-        is_life = scope["type"] == "lifespan"
         try:
-            await self._application(scope, receive, hear if is_life else send)
+            await self._application(scope, receive, hear)
         except Exception as error:
-            if is_life:
-                self.error = error
+            self.error = error
             raise
 
 
@@ -178,8 +183,10 @@ def worker(
 ) -> None:
     """Tune what the service has queued, on one device, until told to end."""
     from service.app import configure_logging, run_worker
+    from service.jobs.planning import target_of
 
     given = inputs.settings(device=device, database_url=database_url)
+    target_of(given.device)
     configure_logging(given)
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
@@ -260,6 +267,13 @@ def backup(
     from service.store import backups
 
     given = inputs.settings()
+    if path.exists():
+        raise BadArgument(
+            str(path),
+            "exists already, and a copy replaces nothing",
+            hint="name a file that is not there, or remove this one first",
+        )
+    inputs.require_place(path, "FILE")
     size = backups.copy(given.url, path)
     if as_json:
         output.emit({"database": given.url, "file": str(path), "bytes": size})

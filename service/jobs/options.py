@@ -44,6 +44,19 @@ class OptionsBody(BaseModel):
     ] = {}
 
 
+_SIZES: Final = (
+    "one whole size for each dimension; for ranges such as 1..512 there is"
+    " `fuseplan plan --shape seq=1..512`, and no request"
+)
+
+
+def _hint(place: tuple[int | str, ...]) -> str:
+    """What to write in the place of an option that is refused."""
+    if place[:1] == ("shapes",):
+        return _SIZES
+    return f"options: {', '.join(OptionsBody.model_fields)}"
+
+
 def read_options(given: Mapping[str, Any], target: str) -> Options:
     """Options with their defaults; pins still name nodes as the user does.
 
@@ -55,8 +68,7 @@ def read_options(given: Mapping[str, Any], target: str) -> Options:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(("options", *map(str, first["loc"])))
-        known = ", ".join(OptionsBody.model_fields)
-        raise InvalidOption(where, first["msg"], hint=f"options: {known}") from error
+        raise InvalidOption(where, first["msg"], hint=_hint(first["loc"])) from error
     return Options(
         objective=body.objective,
         launch_mode=body.launch_mode,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
@@ -19,6 +20,9 @@ from tuner.plan import Options, Pin, Plan
 from tuner.runtime import cuda
 
 Form = Literal["onnx", "json"]
+
+_DEVICE: Final = re.compile(r"(cpu|cuda|null)(?::([0-9]{1,4}))?")
+"""What a worker measures on: all cores, one core, a GPU, or times that are made up."""
 
 SOURCE_TYPES: Final[Mapping[str, str]] = {
     "opencl": "text/x-opencl; charset=utf-8",
@@ -216,14 +220,21 @@ def target_of(device: str) -> Device:
     """The catalogue's device that a worker's device string belongs to.
 
     Raises:
-        UnknownTarget: nothing of this name can be measured on.
+        InvalidOption: no device of a machine has such a name.
         DeviceUnavailable: it is a GPU that is not there.
     """
-    kind, _, number = device.partition(":")
-    if kind == "cuda" and (number or "0").isdecimal():
-        return pipeline.resolve_target(cuda.architecture(int(number or "0")))
+    found = _DEVICE.fullmatch(device)
+    if found is None:
+        raise InvalidOption(
+            f"device {device!r}",
+            "no device of a machine is called so",
+            hint="cpu, cpu:0 (one core) or cuda:0; `fuseplan devices` shows what is"
+            " here, and --target names what a plan is for",
+        )
+    if found[1] == "cuda":
+        return pipeline.resolve_target(cuda.architecture(int(found[2] or "0")))
     # The null device answers for the processor, with times that it makes up.
-    return pipeline.resolve_target("cpu" if kind in {"cpu", "null"} else kind)
+    return pipeline.resolve_target("cpu")
 
 
 def as_revision(plan: Plan, key: PlanKey, *, job: str | None = None) -> PlanRevision:

@@ -30,7 +30,9 @@ def copy(url: str, path: Path) -> int:
     source = Path(parsed.database)
     if not source.is_file():
         raise BackupFailed(
-            str(source), "there is no such file", hint="see --database-url"
+            str(source),
+            "there is no such file",
+            hint="FUSEPLAN_DATABASE_URL names the database",
         )
     if path.exists():
         raise BackupFailed(str(path), "it exists already", hint="choose another file")

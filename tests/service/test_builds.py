@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from service.builds import Evidence, Folder, LockedPlan, LockFile, Resolver
+from service.api.comparing import Reason
+from service.builds import (
+    REASONS,
+    Evidence,
+    Folder,
+    LockedPlan,
+    LockFile,
+    Resolver,
+    in_words,
+)
 from service.bundle import Bundle, BundledPlan, Content
 from service.client import Miss, StoredPlan
 from service.errors import BadLock
@@ -169,8 +179,8 @@ def test_all_lookups_share_one_budget(tmp_path: Path) -> None:
     assert len(resolver.tally.errors) == 8
     line = resolver.tally.summary(2.04)
     assert line == (
-        "fuseplan: 0 found, 2 not (2 unknown), 8 errors (the time budget is spent),"
-        " 2.0 s"
+        "fuseplan: 0 found, 2 not (2 never asked for), 8 errors (the time budget is"
+        " spent), 2.0 s"
     )
 
 
@@ -199,6 +209,13 @@ def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
     shelf = Shelf({KEY: ("measured", BODY)})
     found = Resolver(folder=Folder(blocked), remote=shelf).find(KEY, "measured")
     assert found is not None
+
+
+def test_every_reason_is_told_in_words() -> None:
+    """Those of the service and our own; one of a newer service is readable too."""
+    assert set(get_args(Reason)) < set(REASONS)
+    assert not any("_" in words for words in REASONS.values())
+    assert in_words("moved_away") == "moved away"
 
 
 def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:

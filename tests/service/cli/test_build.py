@@ -53,7 +53,8 @@ def test_a_build_without_a_cache_plans_for_itself(
     assert len(lines) == 1
     assert "1 errors" in lines[0]
     offline = fuseplan("fetch", model, "-t", "sm_90", "--offline", "-o", place)
-    assert "1 not (1 not_here), 0 errors" in offline.err
+    why = "kept nowhere here and no service asked"
+    assert f"1 not (1 {why}), 0 errors" in offline.err
     strict = fuseplan("fetch", model, "-t", "sm_90", "--offline", "--strict")
     assert strict.code == 3
     assert "give a --bundle or a --server" in strict.err
@@ -137,6 +138,23 @@ def test_what_is_not_stored_cannot_be_locked(
     ended = fuseplan("lock", model, "-t", "sm_90", "-o", home / "l")
     assert ended.code == 3
     assert not (home / "l").exists()
+
+
+@pytest.mark.parametrize(
+    ("least", "cure"),
+    [("measured", "--require analytic"), ("analytic", "handed in")],
+)
+def test_who_cannot_lock_is_told_what_would_help(
+    fuseplan: Fuseplan, model: Path, home: Path, least: str, cure: str
+) -> None:
+    """The model is named; less is offered only where there is less."""
+    words = ["lock", model, "-t", "sm_90", "-o", home / "l", "--require", least]
+    said = fuseplan(*words).err
+    assert str(model) in said
+    assert f"no {least} plan" in said
+    assert cure in said
+    assert ("take less" in said) == (least != "analytic")
+    assert "_" not in said.replace(str(model), "")
 
 
 def test_tokens_are_made_listed_and_revoked(fuseplan: Fuseplan, home: Path) -> None:
@@ -239,4 +257,4 @@ def test_the_bazel_example_runs(
     assert "$" not in words
     said = run(command, ["sh", "-c", words], sandbox)
     assert is_plan(sandbox / rule["outs"][0])
-    assert "1 not (1 not_locked)" in said
+    assert "1 not (1 not in the lock)" in said

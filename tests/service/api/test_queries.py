@@ -1,0 +1,73 @@
+"""Tests of what stands behind the question mark: all of it counts, or is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from tests.service.api.models import graph_json, graph_onnx
+
+ONNX = {"Content-Type": "application/onnx"}
+PLACES = {"number": "1", "a": "1", "b": "2"}
+
+
+def test_every_route_refuses_what_it_does_not_read(shared: TestClient) -> None:
+    """422 for a misspelt parameter, with those that the route knows."""
+    paths: dict[str, Any] = shared.get("/openapi.json").json()["paths"]
+    asked = 0
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            given = operation.get("parameters", [])
+            inside = {p["name"]: "0" * 64 for p in given if p["in"] == "path"}
+            place = path.format(
+                **{**inside, **{n: PLACES[n] for n in inside if n in PLACES}}
+            )
+            answer = shared.request(method, place, params={"targt": "sm_90"})
+            assert answer.status_code == 422, (method, path, answer.text)
+            asked += 1
+            if method == "head":
+                continue
+            told = answer.json()
+            assert (told["code"], told["where"]) == ("invalid-request", "query targt")
+            known = [p["name"] for p in given if p["in"] == "query"]
+            assert all(name in told["hint"] for name in known), told
+            assert known or "takes none" in told["hint"]
+    assert asked > 30
+
+
+def test_a_value_that_would_be_dropped_is_refused(shared: TestClient) -> None:
+    """Two values for one parameter; where many are taken, many may come."""
+    twice = shared.post(
+        "/v1/plans?target=cpu&target=sm_90", content=graph_onnx(), headers=ONNX
+    )
+    assert (twice.status_code, twice.json()["where"]) == (422, "query target")
+    keys = [("key", "0" * 64), ("key", "1" * 64)]
+    assert shared.get("/v1/bundles", params=keys).json()["code"] == "plan-not-found"
+
+
+def test_a_query_beside_a_json_body_is_refused(shared: TestClient) -> None:
+    """The body says all: a target in the query would not be read."""
+    answer = shared.post(
+        "/v1/plans?priority=5", json={"graph": graph_json(), "target": "cpu"}
+    )
+    told = answer.json()
+    assert (answer.status_code, told["code"]) == (422, "invalid-request")
+    assert told["where"] == "query priority"
+    assert "priority" in told["hint"]
+    assert "body" in told["hint"]
+
+
+def test_a_page_opens_whatever_stands_behind_it(shared: TestClient) -> None:
+    """Links that somebody else wrote may carry more."""
+    assert shared.get("/jobs?utm_source=mail").status_code == 200
+
+
+def test_a_range_of_sizes_is_refused_with_where_to_ask(shared: TestClient) -> None:
+    """Over HTTP sizes are single; the command line plans for ranges."""
+    for sizes in ("1..512", [1, 512]):
+        options = {"shapes": {"seq": sizes}}
+        asked = {"graph": graph_json(), "target": "cpu", "options": options}
+        told = shared.post("/v1/plans", json=asked).json()
+        assert (told["code"], told["where"]) == ("invalid-option", "options.shapes.seq")
+        assert "fuseplan plan --shape seq=1..512" in told["hint"]
