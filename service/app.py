@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 import structlog
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from service import __version__
@@ -38,9 +38,11 @@ from service.api.access import AccessMiddleware, Gate, Rates
 from service.api.context import Context
 from service.api.hot import HotAnswers, HotMiddleware
 from service.api.metrics import Metrics
+from service.api.queries import known_query
 from service.api.renewal import keep_fresh, renew_answers, renew_tokens
 from service.api.requests import RequestMiddleware
 from service.api.tracing import TracingMiddleware, open_provider
+from service.api.warming import warm
 from service.dashboard import routes as dashboard
 from service.errors import UnsafeAddress
 from service.jobs import engine
@@ -121,7 +123,9 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install(app)
     openapi.install(app)
     for router in ROUTERS:
-        app.include_router(router)
+        # A page's address may carry what others add to a link.
+        checks = [] if router is dashboard.router else [Depends(known_query)]
+        app.include_router(router, dependencies=checks)
     return app
 
 
@@ -146,6 +150,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         if readers is not None:
             stack.callback(readers.close)
             await run_in_threadpool(readers.warm)
+        await warm(context)
         await stack.enter_async_context(kept_fresh(context))
         if settings.worker:
             worker = make_worker(settings, database)
