@@ -5,11 +5,13 @@
 
 Measuring calibrates first (60 s at most), then times schedules and fusion decisions
 that the calibration has not seen, and writes one JSON file with all samples. Run it on
-a quiet machine: the file says how many measurements were disturbed. `--minutes` ends
-it in time, and the same command goes on where it stopped; what others disturbed is
-taken again. `predict` measures nothing: it lays the model as it is now beside the
-stored times, `--refit` with a new fit to the stored micro-benchmarks, and lists the
-kernels that it is most wrong about.
+a quiet machine: a calibration that others disturbed is refused (`--disturbed` takes it
+all the same), and the file says how many measurements were. The families of kernels
+take turns, fusion decisions first, so that a short run has some of each. `--minutes`
+ends it in time, and the same command goes on where it stopped; when all is measured,
+what was disturbed is taken again. `predict` measures nothing: it lays the model as it
+is now beside the stored times, `--refit` with a new fit to the stored micro-benchmarks,
+and lists the kernels that it is most wrong about.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from tuner.calibration.report import (
     summary,
 )
 from tuner.document import encode
+from tuner.errors import TunerError
 from tuner.runtime.runner import Runner
 
 if TYPE_CHECKING:
@@ -66,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measuring.add_argument("--seed", type=int, default=0)
     measuring.add_argument("--attempts", type=int, default=3)
     measuring.add_argument("--uncalibrated", action="store_true")
+    measuring.add_argument(
+        "--disturbed", action="store_true", help="calibrate on a busy machine too"
+    )
     measuring.set_defaults(run=measure)
     saying = commands.add_parser("predict", help="judge the model as it is now")
     saying.add_argument("file", type=Path)
@@ -73,7 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     saying.add_argument("--worst", type=int, default=0, help="kernels to list")
     saying.set_defaults(run=predict)
     given = parser.parse_args(arguments)
-    given.run(given)
+    try:
+        given.run(given)
+    except TunerError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     return 0
 
 
@@ -109,7 +119,13 @@ def measure(given: argparse.Namespace) -> None:
 def _begun(base: Device, runner: Runner, given: argparse.Namespace) -> Json:
     """A calibration, and nothing measured yet."""
     seconds = min(CALIBRATION_SECONDS, CALIBRATION_SHARE * 60.0 * given.minutes)
-    fitted = calibrate_device(base, runner, time.monotonic, time_limit_seconds=seconds)
+    fitted = calibrate_device(
+        base,
+        runner,
+        time.monotonic,
+        time_limit_seconds=seconds,
+        accept_disturbed=given.disturbed,
+    )
     device = restore(base, fitted.calibration.device.numbers)
     return {"base": base.id, "calibration": _calibration_json(fitted, device)}
 
@@ -183,6 +199,7 @@ def _calibration_json(fitted: Fitted, device: Device) -> Json:
         "numbers": dict(device.numbers),
         "residuals": {name: asdict(residual) for name, residual in residuals.items()},
         "skipped": dict(fitted.skipped),
+        "disturbed": list(fitted.disturbed),
         "samples": [micro_json(each, device) for each in fitted.timed],
     }
 
@@ -190,12 +207,12 @@ def _calibration_json(fitted: Fitted, device: Device) -> Json:
 def table(told: Mapping[str, Any]) -> str:
     """A summary as a Markdown table."""
     lines = [
-        "| what | count | model | bytes / bandwidth + launch |",
-        "|---|---|---|---|",
+        "| what | count | model | bytes / bandwidth + launch | noise |",
+        "|---|---|---|---|---|",
     ]
     for row in told["rows"]:
-        ours, theirs = (_shown(row[side]) for side in ("model", "baseline"))
-        lines.append(f"| {row['what']} | {row['count']} | {ours} | {theirs} |")
+        figures = (_shown(row[side]) for side in ("model", "baseline", "noise"))
+        lines.append(f"| {row['what']} | {row['count']} | {' | '.join(figures)} |")
     bound = told["bound"]
     lines.append(
         f"\nbound above a measured time: {bound['violations']} of {bound['kernels']};"

@@ -27,7 +27,7 @@ class Device:
 
     The two cache levels are called as on a GPU. `l1` is private to a multiprocessor:
     the L1 cache of a GPU, the L2 cache of a CPU core. `l2` is the last level that all
-    multiprocessors share.
+    multiprocessors share. A CPU core has one more before them, the `nearest`.
 
     Attributes:
         id: key in the catalogue, such as "h100-sxm".
@@ -45,6 +45,8 @@ class Device:
         l2_bytes: capacity of the last-level cache.
         l1_bytes_per_second, l1_peak_bytes_per_second: private caches, all together.
         l1_bytes: capacity of one private cache.
+        nearest_bytes: capacity of a cache between the arithmetic and l1, whose hits
+            cost the load instruction and nothing else; 0 where there is none.
         keeps_l1: 1 if private caches keep data from one kernel to the next, else 0.
         caches_writes: 1 if written tensors may stay in the caches, else 0.
         multiprocessor_bytes_per_second: most that one multiprocessor draws from
@@ -52,8 +54,8 @@ class Device:
         prefetched_bytes_per_multiprocessor: bytes that hardware keeps in flight by
             itself, however few threads ask.
         sector_bytes: unit of traffic between caches.
-        scattered_share: share of a cache's bandwidth that requests for single sectors
-            here and there reach; gathers on a CPU wait for each of them.
+        scattered_share: share of the bandwidth beyond the private caches that requests
+            for single sectors here and there reach; gathers on a CPU wait for them.
         subgroup_threads: threads that run in lock step (a warp, a vector).
         saturation_threads_per_multiprocessor: resident threads that hide the latency
             of dependent arithmetic.
@@ -106,6 +108,7 @@ class Device:
     l1_bytes_per_second: float
     l1_peak_bytes_per_second: float
     l1_bytes: int
+    nearest_bytes: int
     keeps_l1: int
     caches_writes: int
     multiprocessor_bytes_per_second: float

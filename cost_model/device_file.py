@@ -84,6 +84,7 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "l1_bytes_per_second": _RATE,
         "l1_peak_bytes_per_second": _RATE,
         "l1_bytes": _whole(1 << 9, 1 << 32, "bytes"),
+        "nearest_bytes": _whole(0, 1 << 30, "bytes"),
         "keeps_l1": _SWITCH,
         "caches_writes": _SWITCH,
         "multiprocessor_bytes_per_second": _RATE,

@@ -107,6 +107,7 @@ _NVIDIA_SOURCES: Final[Mapping[str, str]] = MappingProxyType({
     "l1_peak_bytes_per_second":
         "whitepapers: 128 bytes a clock and multiprocessor",
     "l1_bytes": "CUDA guide: unified L1 and shared memory",
+    "nearest_bytes": "CUDA guide: L1 is the first cache",
     "keeps_l1": "CUDA guide: L1 is not coherent and is invalidated at kernel start",
     "caches_writes": "H100 table: copies that fit in L2 run at the rate of DRAM",
     "multiprocessor_bytes_per_second": "port limit: 64 bytes a clock",
@@ -211,6 +212,7 @@ def nvidia(gpu: Gpu) -> Device:
         l1_bytes_per_second=0.85 * 128 * ports,
         l1_peak_bytes_per_second=128 * ports,
         l1_bytes=limits["l1_kib"] * KIB,
+        nearest_bytes=0,
         keeps_l1=0,
         caches_writes=0,
         multiprocessor_bytes_per_second=64 * clock,

@@ -4,11 +4,13 @@ Four rules, each from the size of an operand alone, so that prices of kernels ad
 
 * First touch: the sectors of a tensor come from main memory, except for the share
   that the last-level cache may still hold (`resident_fraction`).
-* Re-reads of the same bytes hit the private cache when what a block touches fits
-  there, else the last-level cache.
+* Requests for a sector that a block has asked for before hit the nearest cache that
+  holds what the block touches in between (their reuse distance); from the one next to
+  the arithmetic they cost the instruction and nothing else. Requests by other blocks
+  hit the private cache where it holds the whole tensor, else the last-level cache.
 * Requests that do not coalesce ask for a sector again and again, for a few bytes each.
   They hit the last-level cache as far as it can hold the tensor; a miss moves a whole
-  DRAM burst.
+  DRAM burst. Beyond the private cache their sectors travel one by one.
 * Writes follow the same rules, with partial sectors merged in the cache while they
   stay there.
 
@@ -41,7 +43,7 @@ class Traffic:
     """Bytes of one launch by the level that serves them.
 
     `dram_read_bytes` and `cache_read_bytes` are the parts that a thread waits for;
-    `scattered_...` those that are asked for one sector at a time.
+    `scattered_...` those that are asked for one sector at a time, here and there.
     """
 
     dram_bytes: float = 0.0
@@ -49,8 +51,8 @@ class Traffic:
     private_bytes: float = 0.0
     dram_read_bytes: float = 0.0
     cache_read_bytes: float = 0.0
+    scattered_dram_bytes: float = 0.0
     scattered_cache_bytes: float = 0.0
-    scattered_private_bytes: float = 0.0
 
 
 def resident_fraction(nbytes: float, capacity_bytes: float) -> float:
@@ -83,7 +85,7 @@ def traffic(
     for access in work.accesses:
         sector = max(access.sector_bytes, access.unique_bytes)
         if access.requested_bytes > sector:
-            _again(total, access, work.blocks, device, resident_blocks)
+            _again(total, access, device, resident_blocks)
     return total
 
 
@@ -104,6 +106,11 @@ def _first_touch(
     total.private_bytes += near
     total.cache_bytes += held - near
     total.dram_bytes += sector - held
+    loose = _scattered(access, access.requested_bytes - sector)
+    if loose > 0:
+        loose /= access.requested_bytes - sector
+        total.scattered_cache_bytes += loose * (held - near)
+        total.scattered_dram_bytes += loose * (sector - held)
     # All threads wait for one sector at once: that is the latency of the first read,
     # which every launch pays.
     if not access.is_write and sector > device.sector_bytes:
@@ -127,39 +134,57 @@ def _cap(total: Traffic, device: Device) -> None:
 
 
 def _again(
-    total: Traffic, access: Access, blocks: int, device: Device, resident_blocks: int
+    total: Traffic, access: Access, device: Device, resident_blocks: int
 ) -> None:
     """Add the requests beyond the first touch of each sector."""
     sector = max(access.sector_bytes, access.unique_bytes)
     again = access.requested_bytes - sector
     useful = access.useful_bytes or access.requested_bytes
-    scattered = min(again, max(0, access.requested_bytes - useful))
+    scattered = _scattered(access, again)
+    near, nearest = _reused(access, again, device, resident_blocks)
     if sector <= device.l1_bytes:
-        total.private_bytes += again
-        total.scattered_private_bytes += scattered
-        return
-    repeated = again - scattered
-    near = _within_blocks(access, repeated, sector, blocks)
-    if access.block_bytes * resident_blocks > device.l1_bytes:
-        near = 0
-    missed = scattered * max(0.0, 1.0 - device.l2_bytes / sector)
-    hit = repeated - near + scattered - missed
-    burst = missed * max(1.0, device.dram_burst_bytes / device.sector_bytes)
+        near = again - nearest
     total.private_bytes += near
-    total.cache_bytes += hit
+    # Requests that coalesce and others are alike at all distances.
+    loose = scattered / again
+    far = again - near - nearest
+    scattered = loose * far
+    missed = scattered * max(0.0, 1.0 - device.l2_bytes / sector)
+    burst = missed * max(1.0, device.dram_burst_bytes / device.sector_bytes)
+    total.cache_bytes += far - missed
     total.scattered_cache_bytes += scattered - missed
     total.dram_bytes += burst
     if not access.is_write:
         # A thread waits for the bytes that it asked for; the rest of a sector and of a
         # burst comes along.
         waiting = useful / access.requested_bytes
-        total.cache_read_bytes += repeated - near + waiting * (scattered - missed)
+        total.cache_read_bytes += far - scattered + waiting * (scattered - missed)
         total.dram_read_bytes += waiting * missed
 
 
-def _within_blocks(access: Access, repeated: int, sector: int, blocks: int) -> int:
-    """Re-reads by the block that read first; none when its share is not known."""
-    if not access.block_bytes:
-        return 0
-    across = max(0, blocks * access.block_bytes - sector)
-    return max(0, repeated - across)
+def _scattered(access: Access, again: float) -> float:
+    """Requests for a sector, beyond the first, that use a part of it alone.
+
+    A kernel that asks but once for what it uses of each sector goes through them in
+    order: with a stride, but as fast as without.
+    """
+    useful = access.useful_bytes or access.requested_bytes
+    return min(again, max(0, access.requested_bytes - useful))
+
+
+def _reused(
+    access: Access, again: float, device: Device, resident_blocks: int
+) -> tuple[float, float]:
+    """Requests that hit the private cache, and those that hit one before it.
+
+    The blocks of a multiprocessor share its caches, and touch the same in between.
+    """
+    near = nearest = 0.0
+    for each in access.reuse:
+        distance = each.distance_bytes * resident_blocks
+        hits = min(float(each.requested_bytes), again - near - nearest)
+        if distance <= device.nearest_bytes:
+            nearest += hits
+        elif distance <= device.l1_bytes:
+            near += hits
+    return near, nearest

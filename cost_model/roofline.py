@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Final
 from cost_model.estimate import Estimate, Evidence
 from cost_model.memory import Traffic, resident_fraction, traffic
 from cost_model.occupancy import Occupancy, occupancy
-from cost_model.work import Pipe
+from cost_model.work import LibraryOperator, Pipe, Work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cost_model.device import Device, LaunchMode
-    from cost_model.work import Work
 
 IDEAL_SECONDS_PER_BYTE: Final = 1e-12
 """On `ideal` a byte costs a picosecond, and nothing else costs anything."""
@@ -35,7 +34,7 @@ Source: A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 
 2016: Winograd F(4x4, 3x3) does 4 times fewer.
 """
 
-_SCHEDULE_PIPES: Final = frozenset({Pipe.INTEGER, Pipe.CONVERT})
+SCHEDULE_PIPES: Final = frozenset({Pipe.INTEGER, Pipe.CONVERT})
 """Index arithmetic and conversions depend on the schedule and on the compiler; a bound
 that holds for all of them leaves both out."""
 
@@ -171,72 +170,137 @@ def lower_bound(
         (
             count / peak[pipe]
             for pipe, count in work.all_operations.items()
-            if pipe not in _SCHEDULE_PIPES
+            if pipe not in SCHEDULE_PIPES
         ),
         default=0.0,
     )
     return floor + max(memory, compute / savings)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Bytes that have to be moved, by the nearest level that may serve them."""
+
+    private_bytes: float = 0.0
+    cache_bytes: float = 0.0
+    dram_bytes: float = 0.0
+
+
 def least_launch_seconds(
-    device: Device, *, launch_mode: LaunchMode = "stream"
+    device: Device, *, launch_mode: LaunchMode = "stream", by_library: bool = False
 ) -> float:
-    """What `predict` says at least of a generated kernel that moves no bytes."""
+    """What `predict` says at least of a launch that moves no bytes.
+
+    Args:
+        device: its limits.
+        launch_mode: alone in a stream, or inside a recorded graph.
+        by_library: of a library call of one operator, not of a generated kernel.
+    """
     if device.kind == "ideal":
         return 0.0
-    launch = device.launch_seconds
-    if launch_mode == "graph":
-        launch = device.graph_launch_seconds
+    operators = (LibraryOperator(),) if by_library else ()
+    empty = Work(accesses=(), operators=operators)
+    launch = _launch_seconds(empty, device, launch_mode)
+    if by_library:
+        return launch
     return launch + device.dram_latency_seconds + device.block_launch_seconds
 
 
-def least_library_seconds(
-    device: Device, *, launch_mode: LaunchMode = "stream"
-) -> float:
-    """What `predict` says at least of a library call that moves no bytes."""
-    if device.kind == "ideal":
-        return 0.0
-    each = device.library_operator_seconds
-    if launch_mode == "graph":
-        each = min(each, device.graph_launch_seconds)
-    return device.library_launch_seconds + each
+def least_moved(nbytes: int, device: Device, *, is_write: bool = False) -> Moved:
+    """Where one operand of so many distinct bytes comes from, or goes to, at best.
 
-
-def least_moving_seconds(nbytes: int, device: Device) -> float:
-    """What one operand of so many distinct bytes adds to that at least.
-
-    Each byte once, from the nearest cache that may hold the operand; what all operands
-    of a kernel together are too much for, other sectors, re-reads and arithmetic only
-    add to it.
+    Each byte once, at the nearest cache that may hold the operand; what all operands of
+    a kernel together are too much for, other sectors and re-reads only add to it.
     """
-    if device.kind == "ideal":
-        return IDEAL_SECONDS_PER_BYTE * nbytes
+    if is_write and not device.caches_writes:
+        return Moved(dram_bytes=float(nbytes))
     held = resident_fraction(nbytes, device.l2_bytes) * nbytes
     near = 0.0
     if device.keeps_l1:
         room = device.l1_bytes * device.multiprocessors
         near = min(held, resident_fraction(nbytes, room) * nbytes)
-    return (
-        near / device.l1_bytes_per_second
-        + (held - near) / device.l2_bytes_per_second
-        + (nbytes - held) / device.dram_bytes_per_second
+    return Moved(private_bytes=near, cache_bytes=held - near, dram_bytes=nbytes - held)
+
+
+def least_moving_seconds(
+    nbytes: int, device: Device, *, is_write: bool = False
+) -> float:
+    """What one operand of so many distinct bytes adds to a kernel at least."""
+    if device.kind == "ideal":
+        return IDEAL_SECONDS_PER_BYTE * nbytes
+    return _moved_seconds(least_moved(nbytes, device, is_write=is_write), device)
+
+
+def least_joint_seconds(
+    device: Device,
+    moved: Moved,
+    operations: Mapping[Pipe, float],
+    *,
+    kernels: int,
+    launch_mode: LaunchMode = "stream",
+) -> float:
+    """What `predict` says at least of generated kernels that share out some work.
+
+    Let there be `n` kernels, at least `kernels`. Each costs a launch, and what it moves
+    and computes less what of one hides behind the other. That is never negative, grows
+    with both, is convex and scales with them, so the sum over kernels is no less than
+    the same of all that is moved and computed. What is moved is no nearer than `moved`
+    says; and of it all kernels together serve no more from a level of caches than `n`
+    times what that level holds. So the least over all `n` of
+
+        n launch + visible(moving(n), computing)
+
+    is a bound. The first term grows with `n` as much as the second can fall; the sum is
+    convex, so the first `n` at which it stops falling is the best.
+
+    Args:
+        device: its limits.
+        moved: what has to be moved, each byte at the nearest level that may serve it.
+        operations: what has to be computed.
+        kernels: no fewer can do the work.
+        launch_mode: alone in a stream, or inside a recorded graph.
+    """
+    if device.kind == "ideal":
+        return IDEAL_SECONDS_PER_BYTE * (
+            moved.private_bytes + moved.cache_bytes + moved.dram_bytes
+        )
+    launch = least_launch_seconds(device, launch_mode=launch_mode)
+    computing, _ = _busiest(
+        operations, device.operations_per_second, device.pipe_overlap
+    )
+
+    def total(count: int) -> float:
+        moving = _moved_seconds(_within_caches(moved, device, count), device)
+        hidden = device.overlap * min(moving, computing)
+        return count * launch + moving + computing - hidden
+
+    while total(kernels + 1) < total(kernels):
+        kernels += 1
+    return total(kernels)
+
+
+def _within_caches(moved: Moved, device: Device, kernels: int) -> Moved:
+    """What so many kernels find in caches: in each kernel no more than they hold."""
+    near = min(
+        moved.private_bytes, kernels * float(device.l1_bytes * device.multiprocessors)
+    )
+    cache = moved.private_bytes - near + moved.cache_bytes
+    held = min(cache, max(0.0, kernels * float(device.l2_bytes) - near))
+    return Moved(
+        private_bytes=near, cache_bytes=held, dram_bytes=moved.dram_bytes + cache - held
     )
 
 
-def least_computing_seconds(operations: Mapping[Pipe, float], device: Device) -> float:
-    """What so many operations take at least on a whole device, in whatever kernels.
-
-    Index arithmetic and conversions count as nothing: another kernel may need fewer.
-    """
-    if device.kind == "ideal":
-        return 0.0
-    needed = {p: n for p, n in operations.items() if p not in _SCHEDULE_PIPES}
-    return _busiest(needed, device.operations_per_second, device.pipe_overlap)[0]
-
-
-def least_busy_seconds(moving: float, computing: float, device: Device) -> float:
-    """What moving and computing take at least where each hides what it can."""
-    return moving + computing - device.overlap * min(moving, computing)
+def _moved_seconds(moved: Moved, device: Device) -> float:
+    """At the rate of each level; what is nearer is never slower."""
+    dram = device.dram_bytes_per_second
+    cache = max(dram, device.l2_bytes_per_second)
+    near = max(cache, device.l1_bytes_per_second)
+    return (
+        moved.private_bytes / near
+        + moved.cache_bytes / cache
+        + (moved.dram_bytes / dram)
+    )
 
 
 def _ideal(work: Work, evidence: Evidence) -> Estimate:
@@ -337,7 +401,7 @@ def _kernel_terms(
     operations = work.operations
     if work.compute_share != 1.0:
         operations = {
-            pipe: count if pipe in _SCHEDULE_PIPES else count / work.compute_share
+            pipe: count if pipe in SCHEDULE_PIPES else count / work.compute_share
             for pipe, count in operations.items()
         }
     seconds, pipe = _busiest(
@@ -368,12 +432,13 @@ def _add_part(
     drawn = active * device.multiprocessor_bytes_per_second
     cache_rate = min(device.l2_bytes_per_second, drawn)
     dram_rate = min(device.dram_bytes_per_second, drawn)
-    terms.dram += share * moved.dram_bytes / dram_rate
     stalls = 1.0 / device.scattered_share - 1.0
+    dram = moved.dram_bytes + stalls * moved.scattered_dram_bytes
     cache = moved.cache_bytes + stalls * moved.scattered_cache_bytes
-    private = moved.private_bytes + stalls * moved.scattered_private_bytes
+    terms.dram += share * dram / dram_rate
     terms.cache += share * cache / cache_rate
-    terms.private += share * private * count / (device.l1_bytes_per_second * active)
+    private_rate = device.l1_bytes_per_second * active / count
+    terms.private += share * moved.private_bytes / private_rate
     asked = running * work.block_threads * max(1, work.bytes_in_flight_per_thread)
     in_flight = max(asked, active * device.prefetched_bytes_per_multiprocessor)
     waited = moved.dram_read_bytes * device.dram_latency_seconds

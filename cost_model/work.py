@@ -28,6 +28,24 @@ class Pipe(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """Requests for sectors that the same multiprocessor has asked for before.
+
+    Attributes:
+        distance_bytes: distinct bytes, of all operands, that a block touches between
+            two requests for one sector.
+        requested_bytes: sector bytes of such requests, of all blocks together.
+
+    Source: R. L. Mattson et al., "Evaluation techniques for storage hierarchies", IBM
+    Systems Journal 9(2), 1970: a request hits where no more than the cache holds was
+    touched since the last one for the same data.
+    """
+
+    distance_bytes: int
+    requested_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """Traffic of one tensor operand of a kernel.
 
@@ -40,8 +58,8 @@ class Access:
         is_write: whether the kernel writes the tensor.
         useful_bytes: the part of `requested_bytes` that threads really use, re-reads
             included; less than it when accesses do not coalesce. 0: all of them.
-        block_bytes: distinct bytes that one block touches of the tensor; re-reads
-            inside a block hit the private cache while this fits in it. 0: unknown.
+        reuse: those of the requests beyond the first for each sector whose distance is
+            known; the others are made by other blocks, or nothing is known of them.
         tensor: what the caller calls the operand; it decides nothing here.
     """
 
@@ -50,7 +68,7 @@ class Access:
     requested_bytes: int
     is_write: bool = False
     useful_bytes: int = 0
-    block_bytes: int = 0
+    reuse: tuple[Reuse, ...] = ()
     tensor: str = field(default="", compare=False)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from cost_model.device import Device
 from tuner.document import PLAN_SCHEMA, digest, encode, options_json
-from tuner.plan import CODEGEN_REVISION, Options
+from tuner.plan import CODEGEN_REVISION, PRICE_REVISION, Options
 
 COMPILERS: Final[Mapping[str, str]] = {
     "gpu": "nvrtc-13",
@@ -30,7 +30,7 @@ class PlanKey:
         key: 64 hexadecimal digits.
         parts: hash of schema, graph, target, toolchain and options.
         target: id and digest of the device.
-        toolchain: code generator revision and compiler.
+        toolchain: revisions of the code generator and of the prices, and compiler.
     """
 
     key: str
@@ -44,6 +44,7 @@ def plan_key(fingerprint: str, device: Device, options: Options) -> PlanKey:
     target = {"id": device.id, "digest": device.digest}
     toolchain: dict[str, str | int] = {
         "codegen_revision": CODEGEN_REVISION,
+        "price_revision": PRICE_REVISION,
         "compiler": COMPILERS[device.kind],
     }
     question = {

@@ -16,6 +16,10 @@ from tuner.ir.graph import Graph, Region
 CODEGEN_REVISION: Final = 9
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
+PRICE_REVISION: Final = 2
+"""Grows whenever the cost model counts or prices an unchanged kernel differently: a
+stored plan is the best one by the prices of its day."""
+
 
 class Family(StrEnum):
     """Which kind of kernel runs a region."""

@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 from cost_model.catalog import DEVICES, find
 from cost_model.device import LaunchMode
 from cost_model.roofline import lower_bound, predict
-from cost_model.work import Access, LibraryOperator, Pipe, Work
+from cost_model.work import Access, LibraryOperator, Pipe, Reuse, Work
 from tests.cost_model.builders import H100_TABLE, copy, gpu
 
 MIB = 1 << 20
+
+
+_REUSES = st.builds(
+    Reuse,
+    distance_bytes=st.integers(0, 1 << 24),
+    requested_bytes=st.integers(0, 1 << 33),
+)
 
 
 @st.composite
@@ -29,7 +36,7 @@ def accesses(draw: st.DrawFn) -> Access:
         requested_bytes=requested,
         is_write=draw(st.booleans()),
         useful_bytes=draw(st.integers(0, requested)),
-        block_bytes=draw(st.integers(0, 1 << 24)),
+        reuse=tuple(draw(st.lists(_REUSES, max_size=3))),
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cost_model.catalog import cpu, find
 from cost_model.memory import resident_fraction, traffic
-from cost_model.work import Work
+from cost_model.work import Reuse, Work
 from tests.cost_model.builders import read, write
 
 MIB = 1 << 20
@@ -88,8 +88,48 @@ def test_threads_wait_for_the_bytes_that_they_asked_for() -> None:
 def test_re_reads_by_other_blocks_do_not_hit_this_ones_cache() -> None:
     """What is read again by another block comes from the last level."""
     device = find("sm_90")
-    row = replace(read(64 * MIB), requested_bytes=128 * MIB, block_bytes=2 * MIB // 16)
-    shared = traffic(of(row, blocks=1024), device, 1)
-    own = traffic(of(row, blocks=512), device, 1)
+    row = replace(read(64 * MIB), requested_bytes=128 * MIB)
+    shared = traffic(of(row), device, 1)
+    known = Reuse(distance_bytes=MIB // 8, requested_bytes=64 * MIB)
+    own = traffic(of(replace(row, reuse=(known,))), device, 1)
     assert shared.cache_bytes == 64 * MIB
     assert own.private_bytes == 64 * MIB
+    assert own.cache_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("distance", "level"),
+    [(48 << 10, "nearest"), ((48 << 10) + 1, "private"), (2 * MIB, "private"),
+     (2 * MIB + 1, "last")],
+)  # fmt: skip
+def test_the_distance_decides_which_cache_serves_a_re_read(
+    distance: int, level: str
+) -> None:
+    """Of a core with 48 KiB and 2 MiB: nothing, the private cache, or the last one."""
+    again = Reuse(distance_bytes=distance, requested_bytes=15 * MIB)
+    turned = replace(
+        read(16 * MIB), requested_bytes=31 * MIB, useful_bytes=16 * MIB, reuse=(again,)
+    )
+    moved = traffic(of(turned), cpu(), 1)
+    first = traffic(of(read(16 * MIB)), cpu(), 1)
+    assert moved.private_bytes == (15 * MIB if level == "private" else 0)
+    far = 15 * MIB if level == "last" else 0
+    assert moved.cache_bytes + moved.dram_bytes == (
+        first.cache_bytes + first.dram_bytes + far
+    )
+
+
+def test_blocks_side_by_side_share_a_cache() -> None:
+    """A distance of a sixteenth of the cache is too far for seventeen blocks."""
+    device = find("sm_90")
+    again = Reuse(distance_bytes=device.l1_bytes // 16, requested_bytes=64 * MIB)
+    row = replace(read(64 * MIB), requested_bytes=128 * MIB, reuse=(again,))
+    assert traffic(of(row), device, 16).private_bytes == 64 * MIB
+    assert traffic(of(row), device, 17).private_bytes == 0
+
+
+def test_no_more_is_read_again_than_was_asked_for() -> None:
+    """Reuse that is counted twice, by overlapping operands, hits once."""
+    again = Reuse(distance_bytes=1024, requested_bytes=64 * MIB)
+    row = replace(read(64 * MIB), requested_bytes=128 * MIB, reuse=(again, again))
+    assert traffic(of(row), find("sm_90"), 1).private_bytes == 64 * MIB

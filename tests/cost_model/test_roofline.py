@@ -12,7 +12,7 @@ from cost_model.catalog import cpu, find
 from cost_model.device_file import load_device
 from cost_model.estimate import Estimate, Evidence
 from cost_model.roofline import lower_bound, predict
-from cost_model.work import Access, LibraryOperator, Pipe, Work
+from cost_model.work import Access, LibraryOperator, Pipe, Reuse, Work
 from tests.cost_model.builders import H100_TABLE, copy, gpu, read, write
 
 if TYPE_CHECKING:
@@ -205,12 +205,13 @@ def test_re_reads_within_a_block_hit_its_own_cache() -> None:
     row = 16 << 10
     whole = read(FULL.blocks * row)
     twice = replace(whole, requested_bytes=2 * FULL.blocks * row)
-    known = replace(twice, block_bytes=row)
+    again = Reuse(distance_bytes=row, requested_bytes=FULL.blocks * row)
+    known = replace(twice, reuse=(again,))
     once = predict(replace(FULL, accesses=(whole,)), gpu())
     near = predict(replace(FULL, accesses=(known,)), gpu())
     far = predict(replace(FULL, accesses=(twice,)), gpu())
     assert near.cache_bytes == once.cache_bytes < far.cache_bytes
-    wide = replace(known, block_bytes=1 << 20)
+    wide = replace(known, reuse=(replace(again, distance_bytes=1 << 20),))
     assert predict(replace(FULL, accesses=(wide,)), gpu()).seconds == far.seconds
 
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
+import pytest
 from onnx import numpy_helper
 
 from tests.tuner.search.conftest import small_model
+from tuner import keys
 from tuner.document import encode, graph_json
 from tuner.frontend.fill import random_weights
 from tuner.frontend.strip import strip
@@ -16,7 +18,7 @@ from tuner.frontend.wire import to_json
 from tuner.keys import plan_key
 from tuner.model import load
 from tuner.pipeline import resolve_target
-from tuner.plan import Options
+from tuner.plan import PRICE_REVISION, Options
 
 CPU = resolve_target("cpu")
 
@@ -97,6 +99,18 @@ def test_what_decides_something_changes_the_key() -> None:
         other_target,
     }
     assert len(keys) == 5
+
+
+def test_other_prices_make_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that another cost model chose is found as one of another toolchain."""
+    fingerprint = load(small_model()).fingerprint
+    here = plan_key(fingerprint, CPU, Options())
+    assert here.toolchain["price_revision"] == PRICE_REVISION
+    monkeypatch.setattr(keys, "PRICE_REVISION", PRICE_REVISION + 1)
+    there = plan_key(fingerprint, CPU, Options())
+    assert here.key != there.key
+    differing = {n for n in here.parts if here.parts[n] != there.parts[n]}
+    assert differing == {"toolchain"}
 
 
 def test_parts_tell_what_differs() -> None:

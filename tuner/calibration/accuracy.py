@@ -2,13 +2,15 @@
 
 Two kinds of trials. A *schedule trial* times one kernel of the corpus under one of its
 schedules. A *pair* runs a graph as one kernel and as two, by turns, as whole programs:
-a fusion decision, measured. Both lists are shuffled by a seed and walked side by side
-until the time is up, so that a short run is a fair sample of a long one, and a run that
-knows what an earlier one found goes on where that stopped.
+a fusion decision, measured. The families of kernels take turns; each gives its pairs
+and its kernels side by side, shuffled by a seed, so that a run that ends early has seen
+all of them. When all is measured, what others disturbed is taken again while there is
+time, and a run that knows what an earlier one found goes on where that stopped.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -25,17 +27,19 @@ from tuner.runtime.feeds import make_feeds
 from tuner.runtime.requests import MeasureRequest, PlanRequest, Program, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cost_model.device import Device
     from tuner.ir.graph import Graph
-    from tuner.plan import Measurement, Schedule
+    from tuner.plan import Family, Measurement, Schedule
     from tuner.runtime.requests import PlanResult
 
 SAVE_SECONDS: Final = 10.0
 """How much measuring a killed run may lose."""
 TRIES: Final = 3
-"""Runs that may take an item again, because others disturbed it."""
+"""How often an item is measured at most, because others disturbed it."""
+WIDE: Final = 0.25
+"""An interval of so much of its median says little of what it is the median of."""
 _DEADLINE_SECONDS: Final = 60.0
 _CHOICE: Final = 2
 """So many schedules are a choice."""
@@ -157,7 +161,7 @@ class Found:
 
     Attributes:
         failures: trial -> why it has no time.
-        tries: how many runs have measured it.
+        tries: how often it was measured.
     """
 
     trials: tuple[Trial, ...] = ()
@@ -167,21 +171,28 @@ class Found:
     tries: int = 1
 
     @property
+    def measured(self) -> tuple[Measurement, ...]:
+        """All of its measurements."""
+        return (
+            *(trial.measured for trial in self.trials),
+            *(side for r in self.regrets for side in (r.chosen, r.winner)),
+            *(side for d in self.decisions for side in (d.fused, d.apart)),
+        )
+
+    @property
     def contended(self) -> int:
         """Measurements that other processes disturbed."""
-        return sum(
-            measured.contended
-            for measured in (
-                *(trial.measured for trial in self.trials),
-                *(side for r in self.regrets for side in (r.chosen, r.winner)),
-                *(side for d in self.decisions for side in (d.fused, d.apart)),
-            )
-        )
+        return sum(each.contended for each in self.measured)
+
+    @property
+    def wide(self) -> int:
+        """Measurements whose samples disagree."""
+        return sum(width(each) > WIDE for each in self.measured)
 
     @property
     def is_settled(self) -> bool:
         """Whether measuring it again promises nothing."""
-        return not self.contended or self.tries >= TRIES
+        return not (self.contended or self.wide) or self.tries >= TRIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,18 +358,26 @@ def measure_accuracy(
             seconds=clock() - start + (known.seconds if known is not None else 0.0),
         )
 
-    for label, subject in asked.items():
-        before = found.get(label)
-        if before is not None and before.is_settled:
-            continue
+    for label, subject in _rounds(asked, found):
         if clock() - start >= limits.seconds:
             break
         now = _Item(device, timer, limits).measure(subject)
-        found[label] = _quieter(before, now)
+        found[label] = _quieter(found.get(label), now)
         if save is not None and clock() - saved >= SAVE_SECONDS:
             save(so_far())
             saved = clock()
     return so_far()
+
+
+def _rounds(
+    asked: Mapping[str, Sample | FusionPair], found: Mapping[str, Found]
+) -> Iterator[tuple[str, Sample | FusionPair]]:
+    """What is not settled, as long as there is any: those never measured first."""
+    for tries in range(TRIES):
+        for label, subject in asked.items():
+            known = found.get(label)
+            if known is None or (known.tries <= tries and not known.is_settled):
+                yield label, subject
 
 
 def predicted_again(measured: Accuracy, device: Device) -> Accuracy:
@@ -383,17 +402,44 @@ def label_of(subject: Sample | FusionPair) -> str:
     return subject.name
 
 
+def width(measured: Measurement) -> float:
+    """The 95 % interval of a median, as a share of it."""
+    return (measured.high_seconds - measured.low_seconds) / measured.seconds
+
+
 def _asked(limits: Limits) -> Mapping[str, Sample | FusionPair]:
-    """Kernels and pairs, each in a seeded order, side by side."""
+    """Kernels and pairs: the families take turns, each with a seeded order of its own.
+
+    A family's pairs and kernels stand side by side, the first pair before the first
+    kernel.
+    """
     rng = random.Random(limits.seed)  # noqa: S311 - a seeded sample
     kernels = _shuffled(samples(), rng, limits.kernels)
     pairs = _shuffled(tuple(fusion_pairs()), rng, limits.pairs)
-    placed: list[tuple[float, Sample | FusionPair]] = []
-    parts: tuple[Sequence[Sample | FusionPair], ...] = (kernels, pairs)
-    for part in parts:
-        placed += [((n + 0.5) / len(part), one) for n, one in enumerate(part)]
-    placed.sort(key=lambda each: each[0])
-    return {label_of(subject): subject for _, subject in placed}
+    placed: dict[Family, list[tuple[float, Sample | FusionPair]]] = {}
+    parts: tuple[tuple[float, Sequence[Sample | FusionPair]], ...] = (
+        (0.0, pairs),
+        (0.5, kernels),
+    )
+    for first, part in parts:
+        for family, group in _by_family(part).items():
+            mine = placed.setdefault(family, [])
+            mine += [((n + first) / len(group), one) for n, one in enumerate(group)]
+    for mine in placed.values():
+        mine.sort(key=lambda each: each[0])
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*placed.values()))
+    order = [each[1] for each in turns if each is not None]
+    return {label_of(subject): subject for subject in order}
+
+
+def _by_family(
+    subjects: Sequence[Sample | FusionPair],
+) -> dict[Family, list[Sample | FusionPair]]:
+    found: dict[Family, list[Sample | FusionPair]] = {}
+    for subject in subjects:
+        graph = subject.graph if isinstance(subject, Sample) else subject.whole
+        found.setdefault(lower(graph).family, []).append(subject)
+    return found
 
 
 def _drawn(sample: Sample, device: Device, limits: Limits) -> tuple[Schedule, ...]:
@@ -407,7 +453,7 @@ def _quieter(before: Found | None, now: Found) -> Found:
     """The less disturbed of two runs."""
     if before is None:
         return now
-    better = now if now.contended <= before.contended else before
+    better = min(now, before, key=lambda each: (each.contended, each.wide))
     return replace(better, tries=before.tries + 1)
 
 

@@ -217,6 +217,94 @@ def _recomputed(d: Draft, s: Shape) -> Sequence[str]:
     return [_reduce(d, "sum", d.op("mul", d.input(*s), column))]
 
 
+def _gelu(d: Draft, x: str) -> str:
+    half = d.op("mul", x, d.number(0.5))
+    scaled = d.op("mul", x, d.number(0.7071))
+    return d.op("mul", half, d.op("add", d.op("erf", scaled), d.number(1.0)))
+
+
+def _linear_gelu(d: Draft, s: Shape) -> Sequence[str]:
+    """Rows, terms, columns."""
+    rows, terms, columns = s
+    made = d.op("matmul", d.input(rows, terms), d.input(terms, columns))
+    return [_gelu(d, d.op("add", made, d.input(columns)))]
+
+
+def _linear_residual(d: Draft, s: Shape) -> Sequence[str]:
+    """Rows, terms, columns; the left operand is computed on the way in."""
+    rows, terms, columns = s
+    left = d.op("relu", d.input(rows, terms))
+    made = d.op("matmul", left, d.input(terms, columns))
+    return [d.op("add", made, d.input(rows, columns))]
+
+
+def _scores(d: Draft, s: Shape) -> Sequence[str]:
+    """Heads, queries, width: products of rows with rows, scaled and masked."""
+    heads, length, width = s
+    turned = d.op("transpose", d.input(heads, length, width), perm=(0, 2, 1))
+    made = d.op("matmul", d.input(heads, length, width), turned)
+    return [d.op("add", d.op("mul", made, d.number(0.125)), d.input(length))]
+
+
+def _convolved(d: Draft, x: str, weights: str, *, pads: int, group: int = 1) -> str:
+    return d.op(
+        "conv",
+        x,
+        weights,
+        strides=(1, 1),
+        pads=(pads,) * 4,
+        dilations=(1, 1),
+        group=group,
+    )
+
+
+def _conv_relu(d: Draft, s: Shape) -> Sequence[str]:
+    """Channels read and made, side of the image."""
+    channels, made, side = s
+    x, weights = d.input(1, channels, side, side), d.input(made, channels, 3, 3)
+    biased = d.op("add", _convolved(d, x, weights, pads=1), d.input(made, 1, 1))
+    return [d.op("relu", biased)]
+
+
+def _conv_residual(d: Draft, s: Shape) -> Sequence[str]:
+    """Channels read and made, side of the image; one by one."""
+    channels, made, side = s
+    x, weights = d.input(1, channels, side, side), d.input(made, channels, 1, 1)
+    mixed = _convolved(d, x, weights, pads=0)
+    return [d.op("relu", d.op("add", mixed, d.input(1, made, side, side)))]
+
+
+def _depthwise(d: Draft, s: Shape) -> Sequence[str]:
+    """Channels, side of the image."""
+    channels, side = s
+    x, weights = d.input(1, channels, side, side), d.input(channels, 1, 3, 3)
+    mixed = _convolved(d, x, weights, pads=1, group=channels)
+    return [d.op("mul", mixed, d.op("sigmoid", mixed))]
+
+
+def _pooled(d: Draft, op: str, x: str, size: int, **more: int) -> str:
+    return d.op(
+        op,
+        x,
+        kernel=(size, size),
+        strides=(2, 2),
+        pads=((size - 1) // 2,) * 4,
+        dilations=(1, 1),
+        ceil=0,
+        **more,
+    )
+
+
+def _max_pool(d: Draft, s: Shape) -> Sequence[str]:
+    biased = d.op("add", d.input(*s), d.input(s[1], 1, 1))
+    return [_pooled(d, "max_pool", d.op("relu", biased), 3)]
+
+
+def _average_pool(d: Draft, s: Shape) -> Sequence[str]:
+    pooled = _pooled(d, "average_pool", d.input(*s), 2, count_pads=0)
+    return [d.op("mul", pooled, d.op("sigmoid", pooled))]
+
+
 _ROWS: Final[tuple[tuple[str, Make, tuple[Shape, ...]], ...]] = (
     ("add_relu", _relu_add, ((64, 96), (1024, 768), (4096, 1536))),
     ("bias_gelu", _bias_gelu, ((128, 384), (1024, 3072))),
@@ -243,6 +331,14 @@ _ROWS: Final[tuple[tuple[str, Make, tuple[Shape, ...]], ...]] = (
     ("channel_mean", _channel_mean, ((4, 24, 14, 14), (8, 128, 56, 56))),
     ("transposed_sum", _transposed_sum, ((128, 96), (2048, 1024))),
     ("recomputed", _recomputed, ((64, 100), (2048, 512))),
+    ("linear_gelu", _linear_gelu, ((64, 96, 160), (256, 384, 512))),
+    ("linear_residual", _linear_residual, ((48, 128, 96), (200, 500, 300))),
+    ("scores", _scores, ((2, 64, 32), (12, 128, 64))),
+    ("conv_relu", _conv_relu, ((16, 24, 14), (32, 64, 28))),
+    ("conv_residual", _conv_residual, ((24, 48, 14), (64, 128, 28))),
+    ("depthwise", _depthwise, ((32, 14), (144, 56))),
+    ("max_pool", _max_pool, ((1, 16, 28, 28), (4, 64, 112, 112))),
+    ("average_pool", _average_pool, ((1, 24, 14, 14), (4, 96, 56, 56))),
 )  # fmt: skip
 
 

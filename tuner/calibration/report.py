@@ -22,6 +22,7 @@ from tuner.calibration.accuracy import (
     Limits,
     Regret,
     Trial,
+    width,
 )
 from tuner.calibration.fit import TimedMicro
 from tuner.errors import InvalidModel
@@ -238,7 +239,7 @@ def summary(measured: Accuracy) -> Json:
         "rows": rows,
         "bound": _bound(trials),
         "small_model": {"launch_seconds": launch, "seconds_per_byte": per_byte},
-        "noise": median([_width(each) for each in times]) if times else None,
+        "noise": median(width(each) for each in times) if times else None,
         "contended": sum(each.contended for each in times)
         + sum(d.fused.contended for d in measured.decisions),
         "complete": measured.is_complete,
@@ -287,12 +288,20 @@ def _small_model(trials: Sequence[Trial]) -> tuple[float, float]:
     return float(launch), float(per_byte)
 
 
-def _row(what: str, count: int, model: float, baseline: float | None) -> Json:
+def _row(
+    what: str,
+    count: int,
+    model: float,
+    baseline: float | None,
+    noise: Sequence[Measurement] = (),
+) -> Json:
+    """One figure, beside that of the small model and the noise of its measurements."""
     return {
         "what": what,
         "count": count,
         "model": _finite(model),
         "baseline": None if baseline is None else _finite(baseline),
+        "noise": median(width(each) for each in noise) if noise else None,
     }
 
 
@@ -316,12 +325,20 @@ def _sign_rows(
     kept_ours = sign_accuracy([x[0] for x in lost], [x[1] for x in lost])
     kept_theirs = sign_accuracy([x[2] for x in lost], [x[1] for x in lost])
     return [
-        _row("fusion decisions, sign right", len(decided), ours.share, theirs.share),
+        _row(
+            "fusion decisions, sign right",
+            len(decided),
+            ours.share,
+            theirs.share,
+            [side for d in decisions for side in (d.fused, d.apart)],
+        ),
         _row("  where apart is faster", len(lost), kept_ours.share, kept_theirs.share),
     ]
 
 
-def _within_row(trials: Sequence[Trial], models: tuple[Predict, Predict]) -> Json:
+def _within_row(
+    trials: Sequence[Trial], models: tuple[Predict, Predict], of: str = ""
+) -> Json:
     """Rank correlation inside a kernel, where its schedules differ at all."""
     kernels: dict[object, list[Trial]] = {}
     for trial in trials:
@@ -334,22 +351,18 @@ def _within_row(trials: Sequence[Trial], models: tuple[Predict, Predict]) -> Jso
     # A model that ties all schedules ranks none of them.
     taus = [[0.0 if math.isnan(tau) else tau for tau in part] for part in found]
     ours, theirs = (median(part) if part else math.nan for part in taus)
-    return _row("tau within a kernel, median", len(clear), ours, theirs)
+    noise = [trial.measured for group in clear for trial in group]
+    return _row(f"tau within a kernel, median{of}", len(clear), ours, theirs, noise)
 
 
 def _spreads(group: Sequence[Trial]) -> bool:
     seconds = _times(group)
-    noise = median(_width(trial.measured) for trial in group)
+    noise = median(width(trial.measured) for trial in group)
     return len(group) > 1 and max(seconds) / min(seconds) - 1.0 > SPREAD * noise
 
 
 def _times(trials: Sequence[Trial]) -> list[float]:
     return [trial.measured.seconds for trial in trials]
-
-
-def _width(measurement: Measurement) -> float:
-    """The 95 % interval of a median, as a share of it."""
-    return (measurement.high_seconds - measurement.low_seconds) / measurement.seconds
 
 
 def _overall_rows(
@@ -361,21 +374,22 @@ def _overall_rows(
     rows = []
     if len(trials) > 1:
         taus = [kendall_tau([m(t) for t in trials], _times(trials)) for m in models]
-        rows.append(_row("tau over all", len(trials), *taus))
+        noise = [trial.measured for trial in trials]
+        rows.append(_row("tau over all", len(trials), taus[0], taus[1], noise))
     for what, part in ((f"error above {micro}", long), (f"error below {micro}", short)):
         if part:
-            rows.append(_row(what, len(part), *_error_of(part, models)))
+            rows.append(_error_row(what, part, models))
     return rows
 
 
-def _error_of(
-    trials: Sequence[Trial], models: tuple[Predict, Predict]
-) -> tuple[float, float]:
+def _error_row(
+    what: str, trials: Sequence[Trial], models: tuple[Predict, Predict]
+) -> Json:
     truth = _times(trials)
     ours, theirs = (
         mean_relative_error([model(t) for t in trials], truth) for model in models
     )
-    return ours, theirs
+    return _row(what, len(trials), ours, theirs, [t.measured for t in trials])
 
 
 def _family_rows(
@@ -384,10 +398,11 @@ def _family_rows(
     families: dict[str, list[Trial]] = {}
     for trial in trials:
         families.setdefault(trial.family, []).append(trial)
-    return [
-        _row(f"error, {family}", len(part), *_error_of(part, models))
-        for family, part in sorted(families.items())
-    ]
+    rows = []
+    for family, part in sorted(families.items()):
+        rows.append(_error_row(f"error, {family}", part, models))
+        rows.append(_within_row(part, models, f", {family}"))
+    return rows
 
 
 def _regret_rows(regrets: Sequence[Regret]) -> list[Json]:

@@ -106,7 +106,7 @@ def _accesses(
                 requested_bytes=max(int(requested), int(sectors), unique),
                 is_write=tensor.is_output,
                 useful_bytes=int(sum(p.useful_bytes for p in parts)),
-                block_bytes=int(sum(p.block_bytes for p in parts)),
+                reuse=tuple(one for p in parts for one in p.reuse),
                 tensor=tensor.name,
             )
         )

@@ -58,11 +58,9 @@ class TileCounter(Counter):
         self._bands = divided(group.row_points, mapping.height)
         self._steps = divided(group.serial_points, mapping.depth)
         self._walk: tuple[tuple[int, ...], int] = (group.inner, mapping.lanes)
-        self._share_of_block = 0.0
         self._is_axis_fixed = False
 
-    def run(self) -> None:
-        """Count everything but registers."""
+    def _walk_points(self) -> None:
         group, mapping = self.group, self.mapping
         threads = mapping.blocks * mapping.lanes * mapping.teams
         for number in self.parts.block:
@@ -70,9 +68,9 @@ class TileCounter(Counter):
         terms = group.outer_points * group.serial_points
         left, right = self.parts.left, self.parts.right
         of_left = float(terms * group.row_points * self._chunks)
-        self._staged(left, mapping.height, group.row_points, of_left)
+        self._staged(left, mapping.height, of_left)
         of_right = float(terms * group.inner_points * self._bands)
-        self._staged(right, mapping.tile, group.inner_points, of_right)
+        self._staged(right, mapping.tile, of_right)
         points = group.outer_points * group.row_points * group.inner_points
         pipe = pipe_of(group.reductions[0].dtype)
         self._add(
@@ -85,12 +83,11 @@ class TileCounter(Counter):
         if mapping.is_tensor:
             self.shared_bytes = tensor_bytes(mapping)
 
-    def _staged(self, operand: Operand, extent: int, points: int, times: float) -> None:
+    def _staged(self, operand: Operand, extent: int, times: float) -> None:
         """Reads of one factor: threads are neighbours along its axis, or the terms."""
         self._walk = (operand.axis, extent)
         if operand.along_terms:
             self._walk = (self.group.serial, self.mapping.depth)
-        self._share_of_block = min(1.0, extent / points) / self.group.outer_points
         threads = self.mapping.lanes * self.mapping.teams
         self._is_axis_fixed = not operand.along_terms and threads % extent == 0
         for number in operand.staged:
@@ -99,7 +96,7 @@ class TileCounter(Counter):
             self._add(Pipe.CONVERT, -times)
         if self.device.kind == "cpu":
             self._add(Pipe.INTEGER, times * _CPU_STAGED_OPERATIONS)
-        self._share_of_block, self._is_axis_fixed = 0.0, False
+        self._is_axis_fixed = False
 
     def _epilogue(self, points: int) -> None:
         self._walk = (self.group.inner, self.mapping.lanes)
@@ -110,10 +107,6 @@ class TileCounter(Counter):
             self._value(number, float(points))
         for store in self.group.stores:
             self._store(store, float(points))
-
-    def _block_share(self, loops: int) -> float:
-        del loops
-        return self._share_of_block
 
     def _address(self, index: Index, guards: Guards, times: float) -> None:
         """Quotients and remainders are computed once for an index and its guards.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from cost_model.catalog import cpu
 from cost_model.roofline import predict
@@ -12,10 +12,12 @@ from tuner.kernel.lower import lower
 from tuner.kernel.schedule import space
 from tuner.plan import Measurement
 from tuner.runtime.failures import failed
+from tuner.runtime.library import is_available
 from tuner.runtime.requests import PlanResult
+from tuner.runtime.timing import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from cost_model.device import Device
     from tuner.ir.graph import Graph
@@ -34,6 +36,7 @@ class ModelTimer:
             broken: groups whose kernels fail.
         """
         self._seconds: dict[object, float | None] = {}
+        self._groups: dict[object, str] = {}
         self.asked = 0
         for micro in micro_benchmarks(cpu()):
             make = library if micro.in_library else generated
@@ -43,15 +46,66 @@ class ModelTimer:
             seconds = predict(kernel.work, truth).seconds
             key = (digest, _shapes(micro.graph))
             self._seconds[key] = None if micro.group in broken else seconds
+            self._groups[key] = micro.group
 
     def measure(self, request: MeasureRequest) -> Measurement:
         """The device's time; a failure for what is broken."""
         self.asked += 1
-        digest = request.source.digest if request.source else ""
-        seconds = self._seconds[digest, _shapes(request.graph)]
+        seconds = self._seconds[_key(request)]
         if seconds is None:
             return failed("compile", "no such function")
         return Measurement(seconds=seconds, samples=(seconds,))
+
+
+class RecordedTimer(ModelTimer):
+    """Answers with samples that were recorded, as shares of what a device takes.
+
+    Attributes:
+        TIMED: micro-benchmarks of the CPU that can run here.
+    """
+
+    TIMED: ClassVar[int] = sum(
+        not micro.in_library or is_available() for micro in micro_benchmarks(cpu())
+    )
+
+    def __init__(
+        self,
+        truth: Device,
+        recorded: Mapping[str, Sequence[Sequence[float]]],
+        usual: Sequence[float],
+        *,
+        contended: bool = False,
+    ) -> None:
+        """Give recordings.
+
+        Args:
+            truth: the device that the times are from.
+            recorded: group -> recordings that its micro-benchmarks give one after the
+                other; the last one again and again.
+            usual: what all others give.
+            contended: whether those of `recorded` say so.
+        """
+        super().__init__(truth)
+        self._recorded, self._usual, self._contended = recorded, usual, contended
+        self._turns: dict[object, int] = {}
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        """The next recording of this micro-benchmark."""
+        seconds = super().measure(request).seconds
+        key = _key(request)
+        known = self._recorded.get(self._groups[key])
+        if known is None:
+            return summarise([share * seconds for share in self._usual])
+        turn = self._turns.get(key, 0)
+        self._turns[key] = turn + 1
+        shares = known[min(turn, len(known) - 1)]
+        samples = [share * seconds for share in shares]
+        return summarise(samples, contended=self._contended)
+
+
+def _key(request: MeasureRequest) -> object:
+    digest = request.source.digest if request.source else ""
+    return digest, _shapes(request.graph)
 
 
 def _shapes(graph: object) -> tuple[object, ...]:

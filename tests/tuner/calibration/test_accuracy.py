@@ -14,6 +14,7 @@ from cost_model.refining import scaled
 from tests.tuner.calibration.fakes import PairModelTimer
 from tuner.calibration.accuracy import (
     TRIES,
+    WIDE,
     Limits,
     measure_accuracy,
     predicted_again,
@@ -23,6 +24,8 @@ from tuner.calibration.report import accuracy_from, accuracy_json, drifted, summ
 from tuner.document import encode
 from tuner.errors import InvalidModel
 from tuner.kernel.lower import lower
+from tuner.kernel.nest import Kind
+from tuner.plan import GENERATED
 
 if TYPE_CHECKING:
     from cost_model.device import Device
@@ -44,11 +47,29 @@ def row(told: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def test_the_corpus_is_large_and_covers_the_families() -> None:
-    """At least 40 kernels and 100 fusion decisions, over all kinds of nests."""
+    """At least 40 kernels and 100 fusion decisions, over all families and nests."""
     kinds = {lower(sample.graph).groups[0].kind for sample in samples()}
-    assert {"pointwise", "row", "column"} <= {str(kind) for kind in kinds}
+    assert kinds == set(Kind)
+    families = {lower(sample.graph).family for sample in samples()}
+    assert families == GENERATED
+    assert {lower(pair.whole).family for pair in fusion_pairs()} == GENERATED
     assert len(samples()) >= 40
     assert len(list(fusion_pairs())) >= 100
+
+
+def test_a_run_that_ends_early_has_seen_all_families() -> None:
+    """They take turns, and begin with a fusion decision each."""
+    ticks = count()
+    measured = measure_accuracy(
+        cpu(),
+        PairModelTimer(cpu()),
+        lambda: float(next(ticks)),
+        Limits(seconds=5.0, schedules=2),
+    )
+    assert [each.family for each in measured.decisions] == list(
+        dict.fromkeys(each.family for each in measured.decisions)
+    )
+    assert {each.family for each in measured.decisions} == GENERATED
 
 
 def test_a_perfect_model_scores_perfectly() -> None:
@@ -99,12 +120,12 @@ def test_failures_are_counted_and_not_scored() -> None:
 def test_the_time_limit_ends_both_parts() -> None:
     """Schedules and decisions are taken side by side, and end with the time."""
     ticks = count()
-    limits = Limits(seconds=12.0, schedules=2)
+    limits = Limits(seconds=16.0, schedules=2)
     measured = measure_accuracy(
         cpu(), PairModelTimer(cpu()), lambda: float(next(ticks)), limits
     )
-    assert 0 < len(measured.trials) < 20
-    assert 0 < len(measured.decisions) < 12
+    assert 0 < len(measured.trials) < 40
+    assert 0 < len(measured.decisions) < 24
     assert not measured.is_complete
 
 
@@ -124,20 +145,38 @@ def test_a_run_goes_on_where_an_earlier_one_stopped() -> None:
     assert rest.found == measure_accuracy(cpu(), timer, still, limits).found
 
 
-def test_what_others_disturbed_is_taken_again_and_not_for_ever() -> None:
-    """Each call takes it once more, until it was taken often enough."""
-    limits = replace(SMALL, kernels=1, pairs=0, schedules=2)
-    known = None
-    for _ in range(TRIES):
-        assert known is None or not known.is_complete
-        known = measure_accuracy(
-            cpu(), _Counting(cpu(), contended=True), still, limits, known
-        )
-    assert known is not None
+@pytest.mark.parametrize("fault", [{"contended": True}, {"spread": 2 * WIDE}])
+def test_what_was_disturbed_is_taken_again_and_not_for_ever(
+    fault: dict[str, Any],
+) -> None:
+    """After all the rest, while there is time, until it was taken often enough."""
+    limits = replace(SMALL, kernels=2, pairs=0, schedules=2)
+    loud = _Counting(cpu(), **fault)
+    known = measure_accuracy(cpu(), loud, still, limits)
     assert known.is_complete
+    assert loud.asked == TRIES * len(known.trials)
+    assert {each.tries for each in known.found.values()} == {TRIES}
     quiet = _Counting(cpu())
     measure_accuracy(cpu(), quiet, still, limits, known)
     assert quiet.asked == 0
+
+
+def test_a_later_run_goes_on_with_what_was_disturbed() -> None:
+    """Its quieter samples replace the others; what was quiet is not measured again."""
+    limits = replace(SMALL, kernels=2, pairs=0, schedules=2)
+    ticks = count()
+    loud = measure_accuracy(
+        cpu(),
+        _Counting(cpu(), contended=True),
+        lambda: float(next(ticks)),
+        replace(limits, seconds=3.0),
+    )
+    assert not loud.is_complete
+    quiet = _Counting(cpu())
+    known = measure_accuracy(cpu(), quiet, still, limits, loud)
+    assert known.is_complete
+    assert not any(each.contended for each in known.found.values())
+    assert quiet.asked == len(known.trials)
 
 
 def test_another_devices_record_is_not_gone_on_with() -> None:
@@ -167,14 +206,23 @@ def test_stored_times_judge_another_model() -> None:
 class _Counting(PairModelTimer):
     """Counts what it is asked, and may say that others disturbed it."""
 
-    def __init__(self, truth: Device, *, contended: bool = False) -> None:
+    def __init__(
+        self, truth: Device, *, contended: bool = False, spread: float = 0.0
+    ) -> None:
         super().__init__(truth)
         self.asked = self.wholes = 0
-        self._contended = contended
+        self._contended, self._spread = contended, spread
 
     def measure(self, request: MeasureRequest) -> Measurement:
         self.asked += 1
-        return replace(super().measure(request), contended=self._contended)
+        found = super().measure(request)
+        high = found.high_seconds + self._spread * found.seconds
+        return replace(found, high_seconds=high, contended=self._contended)
+
+    def measure_pair(
+        self, first: MeasureRequest, second: MeasureRequest
+    ) -> tuple[Measurement, Measurement]:
+        return super().measure(first), super().measure(second)
 
     def measure_whole(self, request: PlanRequest) -> PlanResult:
         self.wholes += 1

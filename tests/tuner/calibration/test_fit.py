@@ -7,14 +7,14 @@ from itertools import count
 
 import pytest
 
-from cost_model.calibration import CannotCalibrate
 from cost_model.catalog import cpu, find
 from cost_model.refining import scaled
 from cost_model.roofline import lower_bound
-from tests.tuner.calibration.fakes import ModelTimer
-from tuner.calibration.fit import calibrate_device
+from tests.tuner.calibration.fakes import ModelTimer, RecordedTimer
+from tuner.calibration.fit import AGAIN, calibrate_device, fit_again
 from tuner.calibration.micro import COPY, LAUNCH, micro_benchmarks
 from tuner.calibration.timing import generated
+from tuner.errors import DeviceUnavailable
 from tuner.runtime.library import is_available
 
 TRUTH = scaled(
@@ -94,8 +94,89 @@ def test_the_time_limit_ends_it() -> None:
 
 def test_nothing_to_fit_is_said() -> None:
     """A device on which no copy runs cannot be calibrated."""
-    with pytest.raises(CannotCalibrate):
+    with pytest.raises(DeviceUnavailable, match="0 copies; at least 6 are needed"):
         calibrate_device(cpu(), ModelTimer(TRUTH, broken=(COPY,)), still)
+
+
+QUIET = (1.0, 1.0, 1.01, 0.99, 1.0, 1.02, 0.98)
+"""Samples of a micro-benchmark as shares of its median, recorded on a quiet machine."""
+SPREAD = (0.7, 1.9, 1.0, 4.2, 1.4, 0.8, 3.1)
+"""The same while a compiler ran beside it."""
+
+
+@pytest.mark.parametrize("group", [COPY, LAUNCH, "scattered_share"])
+def test_what_was_disturbed_once_is_timed_again(group: str) -> None:
+    """A burst of other work costs repetitions of what it hit, and no number."""
+    timer = RecordedTimer(TRUTH, {group: (SPREAD, QUIET)}, QUIET)
+    fitted = calibrate_device(cpu(), timer, still)
+    undisturbed = calibrate_device(cpu(), RecordedTimer(TRUTH, {}, QUIET), still)
+    assert not fitted.disturbed
+    assert fitted.calibration.device == undisturbed.calibration.device
+    of = sum(micro.group == group for micro in micro_benchmarks(cpu()))
+    assert timer.asked == RecordedTimer.TIMED + of
+
+
+def test_samples_that_disagree_are_repeated_a_few_times_and_left_out() -> None:
+    """A number that cannot be measured keeps its value; the record names the rest."""
+    timer = RecordedTimer(TRUTH, {"scattered_share": (SPREAD,)}, QUIET)
+    fitted = calibrate_device(cpu(), timer, still)
+    assert fitted.calibration.device.scattered_share == cpu().scattered_share
+    assert {name.partition(":")[0] for name in fitted.disturbed} == {"scattered_share"}
+    assert timer.asked == RecordedTimer.TIMED + AGAIN * len(fitted.disturbed)
+    assert "scattered_share" not in fitted.calibration.residuals
+
+
+def test_a_busy_machine_is_refused() -> None:
+    """The message says how much was disturbed, where, and what to do."""
+    timer = RecordedTimer(TRUTH, {COPY: (SPREAD,), LAUNCH: (SPREAD,)}, QUIET)
+    with pytest.raises(DeviceUnavailable) as caught:
+        calibrate_device(cpu(), timer, still)
+    copies = sum(micro.group == COPY for micro in micro_benchmarks(cpu()))
+    assert f"copy {copies} of {copies}" in caught.value.problem
+    assert "launch 5 of 5" in caught.value.problem
+    assert "stop what else runs" in caught.value.hint
+
+
+def test_launches_alone_that_stay_disturbed_are_refused() -> None:
+    """Few as they are: every prediction rests on the launch."""
+    with pytest.raises(DeviceUnavailable, match="launch 5 of 5"):
+        calibrate_device(cpu(), RecordedTimer(TRUTH, {LAUNCH: (SPREAD,)}, QUIET), still)
+
+
+def test_contended_samples_that_agree_are_disturbed_all_the_same() -> None:
+    """Somebody who takes half of each core makes all samples alike, and wrong."""
+    timer = RecordedTimer(TRUTH, {COPY: (QUIET,)}, QUIET, contended=True)
+    with pytest.raises(DeviceUnavailable, match="micro-benchmarks were disturbed"):
+        calibrate_device(cpu(), timer, still)
+
+
+def test_a_disturbed_calibration_can_be_asked_for() -> None:
+    """It fits to everything, and still says what was disturbed."""
+    timer = RecordedTimer(TRUTH, {COPY: (SPREAD,), LAUNCH: (SPREAD,)}, QUIET)
+    fitted = calibrate_device(cpu(), timer, still, accept_disturbed=True)
+    assert fitted.calibration.residuals["copy"].samples > 20
+    assert len(fitted.disturbed) > 20
+
+
+def test_no_time_is_spent_beyond_the_limit_on_what_is_disturbed() -> None:
+    """Repetitions end with the time that was given."""
+    ticks = count()
+    timer = RecordedTimer(TRUTH, {"overlap": (SPREAD,)}, QUIET)
+    few = RecordedTimer.TIMED + 6
+    calibrate_device(
+        cpu(), timer, lambda: float(next(ticks)), time_limit_seconds=float(few)
+    )
+    assert RecordedTimer.TIMED < timer.asked <= few
+
+
+def test_stored_samples_are_fitted_like_new_ones() -> None:
+    """What was disturbed then is left out now."""
+    timer = RecordedTimer(TRUTH, {"scattered_share": (SPREAD,)}, QUIET)
+    first = calibrate_device(cpu(), timer, still)
+    stored = {(t.micro.group, t.micro.name): t.measured for t in first.timed}
+    again = fit_again(cpu(), stored)
+    assert again.calibration.device == first.calibration.device
+    assert again.disturbed == first.disturbed
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90", "t4"])

@@ -1,8 +1,9 @@
-"""Golden kernel texts, and the command that writes them.
+"""Golden kernel texts and prices, and the command that writes them.
 
 ``python -m tests.tuner.kernel.golden`` writes the files after a deliberate change of
-the generator. It refuses while `CODEGEN_REVISION` is that of other texts: plans and
-measurements are kept under the revision, so other texts need another one.
+the generator or of the cost model. It refuses while `CODEGEN_REVISION` is that of other
+texts, or `PRICE_REVISION` that of other prices: plans and measurements are kept under
+the revisions, so other texts or prices need another one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cost_model.catalog import find
+from cost_model.roofline import predict
 from tests.tuner.kernel.builder import (
     Builder,
     add_layer_norm,
@@ -25,10 +27,11 @@ from tests.tuner.kernel.builder import (
     softmax,
 )
 from tuner.ir.types import DType
+from tuner.kernel.count import work
 from tuner.kernel.lower import lower
 from tuner.kernel.render import CUDA, OPENCL, render
 from tuner.kernel.schedule import default
-from tuner.plan import CODEGEN_REVISION
+from tuner.plan import CODEGEN_REVISION, PRICE_REVISION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path(__file__).parents[2] / "golden" / "kernel"
 HISTORY: Final = FOLDER / "revisions.json"
+PRICES: Final = FOLDER / "prices.json"
+TARGETS: Final = ("cpu", "a100-80")
 
 
 def _rotary() -> Graph:
@@ -192,20 +197,36 @@ def digest(files: Mapping[str, str]) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def history() -> dict[str, str]:
-    """Digest of the golden texts by revision of the generator."""
-    if not HISTORY.exists():
+def prices() -> dict[str, str]:
+    """Predicted seconds of every kernel under its default schedule, six digits."""
+    found: dict[str, str] = {}
+    for name, make in GRAPHS.items():
+        nest = lower(make())
+        for target in TARGETS:
+            device = find(target)
+            counted = work(nest, default(nest, device), device)
+            found[f"{name} {target}"] = f"{predict(counted, device).seconds:.6g}"
+    return found
+
+
+def history(path: Path = HISTORY) -> dict[str, str]:
+    """Digest of the golden texts, or prices, by revision."""
+    if not path.exists():
         return {}
-    known: dict[str, str] = json.loads(HISTORY.read_text())
+    known: dict[str, str] = json.loads(path.read_text())
     return known
 
 
 def main() -> int:
-    """Write the files; 1 if the revision must be raised first."""
+    """Write the files; 1 if a revision must be raised first."""
     files, known = texts(), history()
     mine = digest(files)
     if known.get(str(CODEGEN_REVISION), mine) != mine:
         sys.stderr.write("texts changed: raise tuner.plan.CODEGEN_REVISION first\n")
+        return 1
+    priced, cost = history(PRICES), digest(prices())
+    if priced.get(str(PRICE_REVISION), cost) != cost:
+        sys.stderr.write("prices changed: raise tuner.plan.PRICE_REVISION first\n")
         return 1
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in (*FOLDER.glob("*.cl"), *FOLDER.glob("*.cu")):
@@ -214,6 +235,8 @@ def main() -> int:
         (FOLDER / name).write_text(text)
     known[str(CODEGEN_REVISION)] = mine
     HISTORY.write_text(json.dumps(known, indent=2) + "\n")
+    priced[str(PRICE_REVISION)] = cost
+    PRICES.write_text(json.dumps(priced, indent=2) + "\n")
     return 0
 
 

@@ -8,14 +8,23 @@ from types import MappingProxyType
 import pytest
 
 from cost_model.catalog import find
-from tests.tuner.kernel.golden import FOLDER, GRAPHS, digest, history, texts
+from tests.tuner.kernel.golden import (
+    FOLDER,
+    GRAPHS,
+    PRICES,
+    digest,
+    history,
+    prices,
+    texts,
+)
 from tuner.ir.graph import Graph, Node
 from tuner.kernel.lower import lower
 from tuner.kernel.render import CUDA, OPENCL, render
 from tuner.kernel.schedule import default
-from tuner.plan import CODEGEN_REVISION
+from tuner.plan import CODEGEN_REVISION, PRICE_REVISION
 
 CURE = "raise tuner.plan.CODEGEN_REVISION, then: python -m tests.tuner.kernel.golden"
+PRICE_CURE = CURE.replace("CODEGEN", "PRICE")
 
 
 def test_texts_are_those_of_the_golden_files() -> None:
@@ -31,6 +40,13 @@ def test_other_texts_have_another_revision() -> None:
     """The revision that kernels are kept under belongs to exactly these texts."""
     known = history()
     assert known.get(str(CODEGEN_REVISION)) == digest(texts()), CURE
+    assert len(set(known.values())) == len(known)
+
+
+def test_other_prices_have_another_revision() -> None:
+    """Plans are kept under the revision of the prices that chose them."""
+    known = history(PRICES)
+    assert known.get(str(PRICE_REVISION)) == digest(prices()), PRICE_CURE
     assert len(set(known.values())) == len(known)
 
 
