@@ -7,27 +7,31 @@ under a key that holds structure, attributes and types, but no names.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, cast
 
-from cost_model.device import Device
+from cost_model.device import Device, LaunchMode
 from cost_model.estimate import Estimate, Evidence
 from cost_model.roofline import (
-    least_busy_seconds,
-    least_computing_seconds,
+    Moved,
+    least_joint_seconds,
     least_launch_seconds,
-    least_library_seconds,
+    least_moved,
     least_moving_seconds,
     lower_bound,
     predict,
 )
 from cost_model.work import Pipe, Work
+from tuner.fusion.columns import Least
 from tuner.fusion.view import ALIAS
 from tuner.ir.graph import Graph, Node, Region, extract
 from tuner.kernel.count import work as count_work
 from tuner.kernel.errors import CannotLower
+from tuner.kernel.least import computing_operations, moving_operations
 from tuner.kernel.lower import lower
 from tuner.kernel.nest import LoopNest
 from tuner.kernel.schedule import default as default_schedule
@@ -52,18 +56,20 @@ class Priced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """What no price of `Pricer` is below, from what a kernel moves alone.
+    """What no price of `Pricer` is below, from what kernels move and compute at least.
 
     Attributes:
         device: what the kernels run on.
         launch: seconds of a kernel that does nothing.
         library: seconds of a library call that does nothing.
+        mode: how kernels are launched.
         pricer: knows what nodes compute; without it that counts as nothing.
     """
 
     device: Device
     launch: float
     library: float = 0.0
+    mode: LaunchMode = "stream"
     pricer: Pricer | None = None
 
     def launch_seconds(self, family: Family) -> float | None:
@@ -80,29 +86,44 @@ class Floor:
 
     def storing_seconds(self, nbytes: int) -> float:
         """What it adds to write one: to main memory, where caches do not keep it."""
-        moving = self.moving_seconds(nbytes)
-        if self.device.kind == "ideal" or self.device.caches_writes:
-            return moving
-        return max(moving, nbytes / self.device.dram_bytes_per_second)
+        return least_moving_seconds(nbytes, self.device, is_write=True)
 
-    def busy_seconds(
-        self, moving: float, nodes: Iterable[tuple[Region, Family]]
-    ) -> float:
-        """What kernels take at least that move for so long, and compute some nodes.
+    def joint_seconds(self, work: Least, *, kernels: int) -> float:
+        """What generated kernels take at least that do some work together.
 
         Args:
-            moving: seconds of everything that has to be moved.
-            nodes: each alone in a region; a kernel may compute one more than once.
+            work: what has to be moved and computed.
+            kernels: no fewer can do it.
         """
+        device = self.device
+        moved = [least_moved(t.bytes, device) for t in work.read]
+        moved += [least_moved(t.bytes, device, is_write=True) for t in work.written]
+        operations: dict[Pipe, float] = {}
+        for found in self._operations(work):
+            for pipe, count in found.items():
+                operations[pipe] = operations.get(pipe, 0.0) + count
+        return least_joint_seconds(
+            device,
+            Moved(
+                private_bytes=math.fsum(one.private_bytes for one in moved),
+                cache_bytes=math.fsum(one.cache_bytes for one in moved),
+                dram_bytes=math.fsum(one.dram_bytes for one in moved),
+            ),
+            operations,
+            kernels=kernels,
+            launch_mode=self.mode,
+        )
+
+    def _operations(self, work: Least) -> Iterator[Mapping[Pipe, float]]:
         if self.pricer is None:
-            return moving
-        total: dict[Pipe, float] = {}
-        for region, family in nodes:
-            alone = self.pricer.priced(region, family)
-            for pipe, count in alone.work.operations.items() if alone else ():
-                total[pipe] = total.get(pipe, 0.0) + count
-        computing = least_computing_seconds(total, self.device)
-        return least_busy_seconds(moving, computing, self.device)
+            return
+        lowered = self.pricer.lowered_pipes
+        found = chain(
+            (moving_operations(t, self.device) for t in (*work.read, *work.written)),
+            (self.pricer.least_operations(*node) for node in work.nodes),
+        )
+        for each in found:
+            yield {pipe: n for pipe, n in each.items() if pipe not in lowered}
 
 
 def floor_of(device: Device, options: Options, pricer: Pricer | None = None) -> Floor:
@@ -111,7 +132,8 @@ def floor_of(device: Device, options: Options, pricer: Pricer | None = None) -> 
     return Floor(
         device=device,
         launch=least_launch_seconds(device, launch_mode=mode),
-        library=least_library_seconds(device, launch_mode=mode),
+        library=least_launch_seconds(device, launch_mode=mode, by_library=True),
+        mode=mode,
         pricer=pricer,
     )
 
@@ -144,6 +166,27 @@ class Pricer:
             small = extract(self._graph, region)
             self._memo[key] = price(small, family, self._device, self._options)
         return self._memo[key]
+
+    def least_operations(self, region: Region, family: Family) -> Mapping[Pipe, float]:
+        """Operations of one node that no kernel with all of it does without."""
+        found = self.priced(region, family)
+        if found is None:
+            return {}
+        (node,) = (n for n in map(self._named, region.nodes) if n.op != ALIAS)
+        return computing_operations(self._graph, node, found.work.operations)
+
+    @cached_property
+    def lowered_pipes(self) -> frozenset[Pipe]:
+        """Pipes on which rules state fewer operations than expressions show.
+
+        They are taken from what a whole kernel does, down to nothing: what a node does
+        alone says nothing of what it adds to a kernel.
+        """
+        found = (each for node in self._graph.nodes for each in _stated_of(node))
+        return frozenset(pipe for pipe, more in found if more < 0)
+
+    def _named(self, name: str) -> Node:
+        return self._graph.by_name[name]
 
     def is_single(self, region: Region) -> bool:
         """Whether a region is one node, with the reshapes that it reads through."""
@@ -259,12 +302,17 @@ def _stated(small: Graph) -> Mapping[Pipe, float]:
     """Operations that rules state beyond those that expressions show; may be fewer."""
     found: dict[Pipe, float] = {}
     for node in small.nodes:
-        cost = cast("tuple[str | float, ...]", node.attributes.get("cost", ()))
         elements = small.types[node.outputs[0]].elements
-        for pipe, more in zip(cost[::2], cost[1::2], strict=True):
-            place = Pipe(str(pipe))
-            found[place] = found.get(place, 0.0) + float(more) * elements
+        for pipe, more in _stated_of(node):
+            found[pipe] = found.get(pipe, 0.0) + more * elements
     return found
+
+
+def _stated_of(node: Node) -> Iterator[tuple[Pipe, float]]:
+    """The same for each element of one node."""
+    cost = cast("tuple[str | float, ...]", node.attributes.get("cost", ()))
+    for pipe, more in zip(cost[::2], cost[1::2], strict=True):
+        yield Pipe(str(pipe)), float(more)
 
 
 def _with(

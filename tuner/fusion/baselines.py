@@ -16,7 +16,7 @@ from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
 from tuner.fusion.repair import repaired
-from tuner.fusion.trim import EQUAL
+from tuner.fusion.trim import SOLVER_TOLERANCE
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.units import whole_composites
 from tuner.fusion.view import View
@@ -118,7 +118,7 @@ def cheapest(
         )
         if not pins.keep([(k.candidate.mask, k.candidate.outputs) for k in kernels]):
             continue
-        is_equal = abs(seconds - least) <= EQUAL * least
+        is_equal = abs(seconds - least) <= SOLVER_TOLERANCE * least
         if rank(kernels) < rank(best) if is_equal else seconds < least:
             best = kernels
     return best

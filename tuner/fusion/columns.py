@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tuner.fusion.candidates import Candidate
@@ -13,14 +13,30 @@ from tuner.fusion.pieces import Priced
 from tuner.fusion.traffic import traffic
 from tuner.fusion.view import bits
 from tuner.ir.graph import Region
+from tuner.ir.types import TensorType
 from tuner.plan import Family
 
 Price = Callable[[Region, Family], float]
 """Seconds of one kernel; infinite where no kernel can run the region."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Least:
+    """What kernels do at least, however nodes are joined.
+
+    Attributes:
+        read, written: what is moved once at least, all of it.
+        nodes: what is computed once at least; each alone in a region, with the family
+            that runs it there.
+    """
+
+    read: tuple[TensorType, ...]
+    written: tuple[TensorType, ...]
+    nodes: tuple[tuple[Region, Family], ...]
+
+
 class Floor(Protocol):
-    """What the price of a kernel cannot be below, from what it moves alone."""
+    """What prices cannot be below, from what kernels move and compute at least."""
 
     def launch_seconds(self, family: Family) -> float | None:
         """What any kernel of a family costs; None if it has to be priced."""
@@ -34,10 +50,13 @@ class Floor(Protocol):
     def storing_seconds(self, nbytes: int) -> float:
         """What it adds to write a tensor of so many bytes; no less than moving it."""
 
-    def busy_seconds(
-        self, moving: float, nodes: Iterable[tuple[Region, Family]]
-    ) -> float:
-        """What kernels take at least that move for so long and compute some nodes."""
+    def joint_seconds(self, work: Least, *, kernels: int) -> float:
+        """What generated kernels take at least that do some work together.
+
+        Args:
+            work: what has to be moved and computed.
+            kernels: no fewer can do it.
+        """
 
 
 class Book:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from tuner.fusion.candidates import Candidate
@@ -11,13 +12,45 @@ from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.order import runnable_order
 from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
+from tuner.fusion.sharing import share_work
 from tuner.fusion.view import bits
 from tuner.plan import GENERATED
 
 PARTNERS: Final = 6
 """How many of the latest groups a kernel is tried with."""
-EQUAL: Final = 1e-12
-"""Costs this close, relatively, are equal: then fewer kernels win."""
+SUM_ROUNDING: Final = 1e-12
+"""Sums this close, relatively, differ by their rounding: then fewer kernels win."""
+
+Order = Callable[[Sequence[float]], Sequence[int]]
+"""The order in which kernels look for others, by place, from what they cost."""
+
+
+def _as_launched(costs: Sequence[float]) -> Sequence[int]:
+    return range(len(costs))
+
+
+def _dearest_first(costs: Sequence[float]) -> Sequence[int]:
+    return sorted(range(len(costs)), key=lambda k: (-costs[k], k))
+
+
+def _cheapest_first(costs: Sequence[float]) -> Sequence[int]:
+    return sorted(range(len(costs)), key=lambda k: (costs[k], k))
+
+
+def _in_turns(costs: Sequence[float]) -> Sequence[int]:
+    """Dear and cheap ones in turns: groups of equal weight."""
+    order = _dearest_first(costs)
+    half = (len(order) + 1) // 2
+    both = zip_longest(order[:half], reversed(order[half:]))
+    return [k for pair in both for k in pair if k is not None]
+
+
+ORDERS: Final[Sequence[Order]] = (
+    _as_launched,
+    _dearest_first,
+    _cheapest_first,
+    _in_turns,
+)
 
 
 def join_side_by_side(
@@ -32,15 +65,57 @@ def join_side_by_side(
 
     A kernel also joins one that it waits for: that pays where the one serves several
     which run side by side now. Kernels that joined may join others in turn, until no
-    pair that is tried costs less together. The result never costs more than what was
+    pair that is tried costs less together. Who comes first decides who finds room: the
+    cheapest of several orders is taken. The result never costs more than what was
     given. It is an improvement of a solved partition, not a part of the proof: whether
     another grouping would be cheaper still is not asked.
     """
+    best = list(chosen)
+    for order in ORDERS:
+        if out_of_time() and len(best) < len(chosen):
+            break
+        found = _joined(rules, price, chosen, pins, out_of_time, order)
+        if len(found) < len(chosen):
+            found = _with_shared_work(rules, price, found, pins, out_of_time, order)
+        if _cost(found) < (1 - SUM_ROUNDING) * _cost(best):
+            best = found
+        if len(found) >= len(chosen) - 1:
+            break  # in any order the same pair, if any
+    return best
+
+
+def _with_shared_work(
+    rules: Rules,
+    price: Callable[[Candidate], Priced],
+    kernels: Sequence[Priced],
+    pins: Pins,
+    out_of_time: Callable[[], bool],
+    order: Order,
+) -> list[Priced]:
+    """Work that many joined kernels repeat in one of them; then there may be room."""
+    shared = share_work(rules, price, kernels, pins=pins, out_of_time=out_of_time)
+    if shared == list(kernels):
+        return shared
+    return _joined(rules, price, shared, pins, out_of_time, order)
+
+
+def _cost(kernels: Sequence[Priced]) -> float:
+    return math.fsum(kernel.seconds for kernel in kernels)
+
+
+def _joined(
+    rules: Rules,
+    price: Callable[[Candidate], Priced],
+    chosen: Sequence[Priced],
+    pins: Pins,
+    out_of_time: Callable[[], bool],
+    order: Order,
+) -> list[Priced]:
     kernels = list(chosen)
     count = len(kernels) + 1
     while len(kernels) < count and not out_of_time():
         count = len(kernels)
-        kernels = _joined_once(rules, price, kernels, pins, out_of_time)
+        kernels = _joined_once(rules, price, kernels, pins, out_of_time, order)
     return kernels
 
 
@@ -50,11 +125,12 @@ def _joined_once(
     chosen: Sequence[Priced],
     pins: Pins,
     out_of_time: Callable[[], bool],
+    order: Order,
 ) -> list[Priced]:
     needs = [kernel.candidate.needs for kernel in chosen]
-    order, stuck = runnable_order(needs, [k.candidate.outputs for k in chosen])
-    groups = _Groups(rules, price, pins, [chosen[k] for k in order])
-    for k in range(len(order)):
+    ready, stuck = runnable_order(needs, [k.candidate.outputs for k in chosen])
+    groups = _Groups(rules, price, pins, [chosen[k] for k in ready])
+    for k in order([chosen[k].seconds for k in ready]):
         if out_of_time():
             break
         groups.place(k)
@@ -114,7 +190,7 @@ class _Groups:
                 continue
             apart = group.seconds + kernel.seconds
             added = self.price(union).seconds - apart
-            if added <= EQUAL * apart and added < best:
+            if added <= SUM_ROUNDING * apart and added < best:
                 best, at, joined = added, g, self.price(union)
         self.kernels[k] = None
         self.kernels[at] = joined

@@ -21,7 +21,7 @@ from tuner.fusion.legality import Limits, Profile, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
 from tuner.fusion.pins import Pins
-from tuner.fusion.trim import EQUAL, without_unread
+from tuner.fusion.trim import SOLVER_TOLERANCE, without_unread
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View
 from tuner.fusion.zones import Twin, Zone
@@ -438,7 +438,7 @@ def _partition(
     objective = math.fsum(choice.seconds for choice in choices)
     limit = rules.limits.max_nodes
     joined = JOINED_AFTERWARDS
-    if least is not None and objective < (1 - EQUAL) * bound:
+    if least is not None and objective < (1 - SOLVER_TOLERANCE) * bound:
         bound, joined = least, JOINED_IN_BOUND
     elif least is not None:
         bound = max(bound, least)

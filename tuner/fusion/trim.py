@@ -12,7 +12,7 @@ from tuner.fusion.pieces import Priced
 from tuner.fusion.pins import Pins
 from tuner.fusion.view import bits
 
-EQUAL: Final = 1e-6
+SOLVER_TOLERANCE: Final = 1e-6
 """Costs this close, relatively, are equal: the solver proves no more. Of partitions
 that cost the same, the one with fewer bytes is taken, then the one with fewer
 kernels, then the one that was found first, whatever the size of the graph."""
@@ -67,4 +67,4 @@ def _trimmed(
         return kernel
     needs = view.needs(mask)
     other = price(Candidate(mask=mask, outputs=outputs, needs=needs, family=family))
-    return other if other.seconds <= (1 + EQUAL) * kernel.seconds else kernel
+    return other if other.seconds <= (1 + SOLVER_TOLERANCE) * kernel.seconds else kernel

@@ -137,17 +137,22 @@ def _is_cpu(device: Device) -> bool:
     return device.kind == "cpu"
 
 
-def _vectors(nest: LoopNest, device: Device) -> tuple[int, ...]:
-    """Vector widths; a CPU's compiler packs neighbouring work-items by itself."""
+def widths(nbytes: int, device: Device) -> tuple[int, ...]:
+    """Vector widths for elements of so many bytes, narrow to wide.
+
+    A CPU's compiler packs neighbouring work-items by itself.
+    """
     if _is_cpu(device):
         return (1,)
+    return tuple(width for width in (1, 2, 4) if width * nbytes <= _WIDEST_BYTES)
+
+
+def _vectors(nest: LoopNest, device: Device) -> tuple[int, ...]:
+    """Vector widths that some group can be walked with."""
     widest = max((t.dtype.bytes for t in nest.tensors), default=1)
     even = [g.inner_points for g in nest.groups] or [0]
-    return tuple(
-        width
-        for width in (1, 2, 4)
-        if width * widest <= _WIDEST_BYTES and any(n % width == 0 for n in even)
-    )
+    found = widths(widest, device)
+    return tuple(w for w in found if w == 1 or any(n % w == 0 for n in even))
 
 
 # Pointwise

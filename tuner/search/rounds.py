@@ -12,7 +12,7 @@ from tuner.plan import Choice
 from tuner.search.costs import Costs
 from tuner.search.kernels import KernelState
 
-EQUAL: Final = 1e-9
+STORING_ROUNDING: Final = 1e-9
 """Times this close, relatively, are one that was stored and read."""
 
 
@@ -113,4 +113,4 @@ def _is_bound(choice: Choice, state: KernelState, costs: Costs) -> bool:
         known = state.best.measurement.seconds
     elif state.is_hopeless:
         known = costs.last_resort(choice.region, choice.family)
-    return choice.seconds < known * (1 - EQUAL)
+    return choice.seconds < known * (1 - STORING_ROUNDING)

@@ -9,11 +9,12 @@ kernel can run when what it reads is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from tuner.fusion.legality import Profile, Refusal, check
+from tuner.fusion.legality import Limits, Profile, Refusal, check
 from tuner.fusion.traffic import home_of
 from tuner.ir.graph import Graph, Node, Region
 from tuner.ir.ops import OPS, Pattern
@@ -22,8 +23,27 @@ Price = Callable[[Region], float]
 ANCHORS = (Pattern.CONTRACTION, Pattern.WINDOW)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Judge:
+    """What is legal in a graph."""
+
+    graph: Graph
+    profile: Profile
+    limits: Limits | None
+
+    def refuses(self, region: Region) -> bool:
+        """Whether a region cannot be one kernel."""
+        found = check(self.graph, region, profile=self.profile, limits=self.limits)
+        return isinstance(found, Refusal)
+
+    def looks_at_outputs(self, nodes: tuple[Node, ...]) -> bool:
+        """Whether it may matter what is written: by an anchor, and to a wall."""
+        is_anchored = any(OPS[node.op].pattern in ANCHORS for node in nodes)
+        return self.limits is not None or is_anchored
+
+
 def legal_kernels(
-    graph: Graph, price: Price, profile: Profile
+    graph: Graph, price: Price, profile: Profile, limits: Limits | None = None
 ) -> tuple[list[str], list[tuple[int, int, float]]]:
     """Tensors that kernels write, and of each legal kernel its reads, writes, cost.
 
@@ -35,12 +55,15 @@ def legal_kernels(
             home[node.outputs[0]] = home[node.inputs[0]]
     computing = [node for node in graph.nodes if node.op != "reshape"]
     bit = {n.outputs[0]: 1 << k for k, n in enumerate(computing)}
-    return list(bit), list(_kernels(graph, computing, home, bit, price, profile))
+    judge = _Judge(graph=graph, profile=profile, limits=limits)
+    return list(bit), list(_kernels(judge, computing, home, bit, price))
 
 
-def least_cost(graph: Graph, price: Price, profile: Profile) -> float:
+def least_cost(
+    graph: Graph, price: Price, profile: Profile, limits: Limits | None = None
+) -> float:
     """Cost of the cheapest plan."""
-    names, kernels = legal_kernels(graph, price, profile)
+    names, kernels = legal_kernels(graph, price, profile, limits)
     delivered = {home_of(graph, name) for name in graph.outputs}
     goal = sum(1 << k for k, name in enumerate(names) if name in delivered)
     needs, makes = (np.array([k[p] for k in kernels], dtype=np.int64) for p in (0, 1))
@@ -55,27 +78,24 @@ def least_cost(graph: Graph, price: Price, profile: Profile) -> float:
 
 
 def _kernels(
-    graph: Graph,
+    judge: _Judge,
     computing: list[Node],
     home: dict[str, str],
     bit: dict[str, int],
     price: Price,
-    profile: Profile,
 ) -> Iterator[tuple[int, int, float]]:
     for size in range(1, len(computing) + 1):
         for chosen in combinations(computing, size):
             made = {node.outputs[0] for node in chosen}
             reads = {home[i] for node in chosen for i in node.inputs} - made
-            nodes = _with_reshapes(graph, chosen)
+            nodes = _with_reshapes(judge.graph, chosen)
             whole = Region(nodes=nodes, outputs=tuple(n.outputs[0] for n in chosen))
-            refused = isinstance(check(graph, whole, profile=profile), Refusal)
-            if refused and not any(OPS[n.op].pattern in ANCHORS for n in chosen):
-                continue  # only next to an anchor it matters what is written
+            refused = judge.refuses(whole)
+            if refused and not judge.looks_at_outputs(chosen):
+                continue
             for outputs in _output_sets(chosen, home):
                 region = Region(nodes=nodes, outputs=outputs)
-                if refused and isinstance(
-                    check(graph, region, profile=profile), Refusal
-                ):
+                if refused and judge.refuses(region):
                     continue
                 yield (
                     sum(bit.get(name, 0) for name in reads),

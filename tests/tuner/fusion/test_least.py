@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 
 from cost_model.catalog import find
+from cost_model.device import LaunchMode
 from tests.conftest import SOAK
-from tests.tuner.fusion.random_graphs import Builder
+from tests.tuner.fusion.enumerator import least_cost
+from tests.tuner.fusion.random_graphs import Builder, random_graph
 from tests.tuner.fusion.zoo_pieces import static_graphs
 from tuner.fusion.candidates import Space
-from tuner.fusion.least import least_of_any
-from tuner.fusion.legality import Limits, Rules
+from tuner.fusion.least import OWN_LAWS, least_of_any, least_seconds
+from tuner.fusion.legality import Limits, Rules, check
 from tuner.fusion.partition import LEFT_OUT, STOPPED, Partitioner
 from tuner.fusion.view import View
-from tuner.ir.graph import Graph
-from tuner.plan import Options, Partition
+from tuner.ir.graph import Graph, Region
+from tuner.ir.types import DType
+from tuner.plan import Family, Options, Partition
 from tuner.pricing import Pricer, floor_of
 
 
@@ -109,3 +112,103 @@ def test_no_kernels_of_a_zone_cost_less(
         kernels = zip(masks, found.partition.choices, strict=True)
         cost = math.fsum(kernel.seconds for mask, kernel in kernels if mask & nodes)
         assert 0 < least_of_any(rules, floor, nodes) <= cost * (1 + 1e-9)
+
+
+SMALL = Limits(max_nodes=3, max_arguments=5, max_reductions=1)
+"""Walls that small graphs meet."""
+
+
+def momentum(shapes: list[tuple[int, ...]], dtype: DType = DType.F32) -> Graph:
+    """Gradient descent with momentum: tensors side by side, and one scalar for all."""
+    b = Builder()
+    rate = b.node("neg", b.given("rate", ()))
+    outputs = []
+    for k, shape in enumerate(shapes):
+        p, g, v = (b.given(f"{n}{k}", shape, dtype) for n in ("p", "g", "v"))
+        g, v, p = (_wide(b, name) for name in (g, v, p))
+        after = b.node("add", v, g)
+        outputs += [after, b.node("add", p, b.node("mul", after, rate))]
+    return b.build(outputs)
+
+
+def _wide(b: Builder, name: str) -> str:
+    is_narrow = b.types[name].dtype is not DType.F32
+    return b.node("cast", name, to="f32") if is_narrow else name
+
+
+def clipped(shapes: list[tuple[int, ...]]) -> Graph:
+    """Steps that are as long as the sum of all gradients lets them be."""
+    b = Builder()
+    given = [(b.given(f"p{k}", s), b.given(f"g{k}", s)) for k, s in enumerate(shapes)]
+    total = ""
+    for (_, g), shape in zip(given, shapes, strict=True):
+        part = b.node("reduce_sum", g, axes=tuple(range(len(shape))), keepdims=0)
+        total = b.node("add", total, part) if total else part
+    steps = [b.node("sub", p, b.node("mul", g, total)) for p, g in given]
+    return b.build(steps)
+
+
+def _least_and_cost(
+    graph: Graph, target: str, mode: LaunchMode, limits: Limits | None
+) -> tuple[float, float]:
+    """What the bound says, and the cheapest of all legal partitions."""
+    device, options = find(target), Options(launch_mode=mode)
+    pricer = Pricer(graph, device, options)
+    walls = limits or Limits.none()
+
+    def price(region: Region) -> float:
+        family = check(graph, region, profile="full", limits=walls)
+        assert isinstance(family, Family)
+        return pricer.seconds(region, family)
+
+    floor = floor_of(device, options, pricer)
+    least = least_seconds(Rules(View(graph), "full", walls), floor)
+    assert least is not None
+    return least, least_cost(graph, price, "full", limits)
+
+
+CASES = {
+    "small": momentum([(64,), (16, 4)]),
+    "mixed": momentum([(33,), (512, 300)]),
+    "large": momentum([(2048, 1024), (1024, 1024)]),
+    "narrow": momentum([(300, 256)], DType.BF16),
+    "clipped": clipped([(96,), (300, 256)]),
+    "clipped_large": clipped([(2048, 512), (1024, 512)]),
+}
+
+
+@pytest.mark.parametrize("limits", [None, SMALL], ids=["open", "walls"])
+@pytest.mark.parametrize("target", ["sm_90", "cpu"])
+@pytest.mark.parametrize("name", CASES)
+def test_no_partition_of_an_optimiser_costs_less(
+    name: str, target: str, limits: Limits | None
+) -> None:
+    """Of all partitions into legal kernels, joined or not, none is below the bound."""
+    for mode in ("stream", "graph"):
+        least, cost = _least_and_cost(CASES[name], target, mode, limits)
+        assert 0 < least <= cost * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("small", 0.01), ("mixed", 0.01), ("large", 0.01)]
+)
+def test_the_bound_is_near_the_cheapest_partition(name: str, most: float) -> None:
+    """Where tensors are stepped side by side, little is between the two."""
+    least, cost = _least_and_cost(CASES[name], "sm_90", "stream", None)
+    assert cost - least <= most * cost
+
+
+@pytest.mark.parametrize("target", ["sm_90", "cpu", "ideal"])
+def test_no_partition_of_a_random_graph_costs_less(target: str) -> None:
+    """With fan-out, reductions, narrow types and reshapes, within walls or not."""
+    judged = 0
+    for seed in range(600 if SOAK else 40):
+        graph = random_graph(seed, 7 if SOAK else 6)
+        view = View(graph)
+        if any(view.has(view.everything, each) for each in OWN_LAWS):
+            continue
+        limits = SMALL if seed % 2 else None
+        least, cost = _least_and_cost(graph, target, "stream", limits)
+        assert least <= cost * (1 + 1e-9), seed
+        judged += 1
+    assert judged > 5

@@ -1,0 +1,53 @@
+"""What loop nests do at least, however nodes are joined and whatever the schedule."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from cost_model.roofline import SCHEDULE_PIPES
+from cost_model.work import Pipe
+from tuner.ir.ops import OPS, Pattern
+from tuner.kernel.schedule import widths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cost_model.device import Device
+    from tuner.ir.graph import Graph, Node
+    from tuner.ir.types import TensorType
+
+WORD_BYTES: Final = 4
+"""Narrower elements are converted on their way from and to memory."""
+
+
+def moving_operations(tensor: TensorType, device: Device) -> Mapping[Pipe, float]:
+    """Operations that go with reading or writing all of a tensor once.
+
+    Each access has an address, which the neighbours of one vector share, and each
+    narrow element is converted: what `Counter` counts of every load and every store
+    outside of staged tiles. No fewer accesses reach all elements.
+    """
+    found = {Pipe.INTEGER: tensor.elements / widths(tensor.dtype.bytes, device)[-1]}
+    if tensor.dtype.bytes < WORD_BYTES:
+        found[Pipe.CONVERT] = float(tensor.elements)
+    return MappingProxyType(found)
+
+
+def computing_operations(
+    graph: Graph, node: Node, alone: Mapping[Pipe, float]
+) -> Mapping[Pipe, float]:
+    """Operations of computing all of a node once, in whatever kernel.
+
+    Args:
+        graph: where the node is.
+        node: of a reduction, each element counts once: how lanes join what they found
+            depends on the schedule.
+        alone: what was counted in a kernel of its own.
+    """
+    most = float("inf")
+    if OPS[node.op].pattern is Pattern.REDUCTION:
+        most = float(graph.types[node.inputs[0]].elements)
+    return MappingProxyType(
+        {p: min(n, most) for p, n in alone.items() if p not in SCHEDULE_PIPES}
+    )
