@@ -157,16 +157,16 @@ class _Search:
         middle = _middle(low, high)
         rivals = dict.fromkeys(self.known[p] for p in inside)
         losses = {
-            rival: max(self.oracle.loss(rival, p) for p in inside) for rival in rivals
+            rival: [self.oracle.loss(rival, p) for p in inside] for rival in rivals
         }
-        best = min(rivals, key=lambda rival: losses[rival])
+        best = min(rivals, key=lambda rival: _badness(losses[rival]))
         own = [p for p in inside if self.known[p] == best]
         return Bucket(
             low=low,
             high=high,
             partition=best,
             at=min(own, key=lambda p: (_distance(p, middle), p)),
-            loss=losses[best],
+            loss=max(losses[best]),
             points=len(inside),
         )
 
@@ -267,6 +267,16 @@ def _weight(box: Bucket) -> float:
     return min(box.loss, _INFINITE_LOSS) * volume
 
 
+def _badness(losses: Sequence[float]) -> tuple[int, float]:
+    """How many points a partition cannot serve, and the most that it loses elsewhere.
+
+    Where no partition can be everywhere, as when a size of one makes other operators
+    of the model, the box has the one that can be in most of it.
+    """
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    return len(losses) - len(finite), max(finite, default=0.0)
+
+
 _INFINITE_LOSS: Final = 10.0
 """What a partition that cannot be somewhere counts as there."""
 
@@ -292,8 +302,13 @@ def _distance(a: Point, b: Point) -> float:
 
 
 def _samples(low: Point, high: Point) -> Iterator[Point]:
-    """Corners, the middle, and points spread evenly (R. Kronecker's sequence)."""
+    """The middle, corners, and points spread evenly (R. Kronecker's sequence).
+
+    The middle comes first: when there is time for one point only, a corner at which
+    sizes are one, and operators fall away, would speak for few others.
+    """
     pairs = list(zip(low, high, strict=True))
+    yield _middle(low, high)
     if len(pairs) <= MANY_DIMENSIONS:
         yield from dict.fromkeys(itertools.product(*pairs))
     else:
@@ -302,7 +317,7 @@ def _samples(low: Point, high: Point) -> Iterator[Point]:
             yield (*low[:axis], most, *low[axis + 1 :])
             yield (*high[:axis], least, *high[axis + 1 :])
     steps = [math.sqrt(prime) % 1 for prime in _PRIMES[: len(pairs)]]
-    for number in range(PROBES):
+    for number in range(1, PROBES):
         yield _spread(low, high, [(0.5 + number * step) % 1 for step in steps])
 
 

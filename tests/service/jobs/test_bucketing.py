@@ -8,11 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnx.numpy_helper
 import pytest
 from onnx import helper
 
 from cost_model.catalog import find as find_device
+from service.cli import pieces
 from service.jobs.bucketing import Asked, Piecewise, Points, plan_pieces
 from service.jobs.planning import Planner as Reader
 from service.jobs.planning import Question
@@ -25,9 +28,16 @@ from tuner.fusion.transfer import grouping, transferred
 ROWS, COLUMNS = (1, 4096), (32, 128)
 
 
-def normalised(rows: str = "rows", columns: str = "columns", *, tag: str = "") -> bytes:
-    """A map, its total over everything, and a division: one to three kernels."""
+def normalised(
+    rows: str = "rows",
+    columns: str = "columns",
+    *,
+    tag: str = "",
+    axes: list[int] | None = None,
+) -> bytes:
+    """A map, its total over some axes or all, and a division: one to three kernels."""
     shape = [rows, columns]
+    over = ["t"] if axes is None else ["t", "axes"]
 
     def value(name: str) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(tag + name, onnx.TensorProto.FLOAT, shape)
@@ -35,10 +45,13 @@ def normalised(rows: str = "rows", columns: str = "columns", *, tag: str = "") -
     nodes = [
         helper.make_node("Exp", [tag + "x"], ["e"], name=tag + "exp"),
         helper.make_node("Tanh", ["e"], ["t"], name=tag + "tanh"),
-        helper.make_node("ReduceSum", ["t"], ["s"], name=tag + "total", keepdims=1),
+        helper.make_node("ReduceSum", over, ["s"], name=tag + "total", keepdims=1),
         helper.make_node("Div", ["t", "s"], [tag + "y"], name=tag + "div"),
     ]
     graph = helper.make_graph(nodes, "g", [value("x")], [value("y")])
+    if axes is not None:
+        kept = onnx.numpy_helper.from_array(np.array(axes, dtype=np.int64), "axes")
+        graph.initializer.append(kept)
     opsets = [helper.make_opsetid("", 17)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     return bytes(model.SerializeToString())
@@ -245,3 +258,24 @@ def test_wrong_ranges_are_refused(
     ended = fuseplan("plan", model, "--shape", word)
     assert ended.code == 2
     assert "--shape" in ended.err
+
+
+def test_a_lookup_where_the_model_has_other_operators_says_so(
+    fuseplan: Fuseplan,  # noqa: F811 - a fixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One row needs no total over rows: a plan for many holds at all sizes but that.
+
+    Out of time there is one bucket; its plan is of a size that is like most others.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = tmp_path / "model.onnx"
+    model.write_bytes(normalised(axes=[0]))
+    asked = pieces.Ranged(model, "ideal", ["columns=64"], {"rows": (1, 4096)}, {}, ())
+    assert len(pieces.plan(asked, time_limit_seconds=0.0).pieces.buckets) == 1
+    for rows, source in ((77, "bucket"), (3000, "bucket"), (1, "analytic")):
+        shape = ("--shape", f"rows={rows},columns=64", "-t", "ideal", "--json")
+        found = fuseplan("lookup", model, *shape)
+        assert found.json["source"] == source, rows
+        assert ("other operators" in found.err) == (source == "analytic")

@@ -110,6 +110,23 @@ def test_a_partition_that_cannot_be_elsewhere_has_its_own_bucket() -> None:
     assert pieces.find((1001,)) is None
 
 
+def test_a_box_out_of_time_has_the_partition_that_serves_most_of_it() -> None:
+    """At a size of one the graph is another one, and no partition can be everywhere."""
+
+    class _Broken(_Affine):
+        def best(self, point: Point) -> Hashable:
+            self.asked.add(point)
+            return 0 if min(point) == 1 else 1
+
+        def loss(self, partition: Hashable, point: Point) -> float:
+            return 0.0 if partition == self.best(point) else float("inf")
+
+    (box,) = piecewise((1, 1), (8, 512), _Broken([(1.0, 1.0, 1.0)]), most=1).buckets
+    assert box.partition == 1
+    assert min(box.at) > 1
+    assert box.loss == float("inf")
+
+
 def test_there_are_never_more_buckets_than_asked_for() -> None:
     """With too few buckets the answer says that it is not complete."""
 
