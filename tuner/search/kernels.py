@@ -20,8 +20,12 @@ MARGIN: Final = 0.05
 """A kernel this close to its lower bound is finished: nothing could improve it."""
 TRIES: Final = 3
 """Schedules of a kernel that may fail before the kernel is given up."""
-RETRIES: Final = 1
-"""Later runs of a schedule whose every batch of samples was disturbed."""
+RETRIES: Final = 5
+"""Later runs of a schedule whose every batch of samples was disturbed.
+
+A library call has one schedule only: without a sound run of it, nothing is known of a
+plan that rests on it. Each run repeats its samples up to three times by itself.
+"""
 ABANDON_FACTOR: Final = 1.25
 """A schedule whose first samples are all so much slower than the best is given up."""
 
@@ -118,6 +122,12 @@ class KernelState:
         if self._was_disturbed:
             return self.retries < RETRIES
         return not self.results or not self.study.exhausted
+
+    @property
+    def is_drowned(self) -> bool:
+        """Whether it has no sound measurement, because others disturbed every run."""
+        given_up = self._was_disturbed and self.retries >= RETRIES
+        return self.best is None and given_up
 
     @property
     def _was_disturbed(self) -> bool:
