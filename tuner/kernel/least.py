@@ -24,11 +24,15 @@ WORD_BYTES: Final = 4
 def moving_operations(tensor: TensorType, device: Device) -> Mapping[Pipe, float]:
     """Operations that go with reading or writing all of a tensor once.
 
-    Each access has an address, which the neighbours of one vector share, and each
-    narrow element is converted: what `Counter` counts of every load and every store
-    outside of staged tiles. No fewer accesses reach all elements.
+    Each access has an address, and each narrow element is converted: what `Counter`
+    counts of every load and every store outside of staged tiles. The neighbours of one
+    vector share an address, on a processor those of all lanes. No fewer accesses reach
+    all elements.
     """
-    found = {Pipe.INTEGER: tensor.elements / widths(tensor.dtype.bytes, device)[-1]}
+    sharing = widths(tensor.dtype.bytes, device)[-1]
+    if device.kind == "cpu":
+        sharing *= device.subgroup_threads
+    found = {Pipe.INTEGER: tensor.elements / sharing}
     if tensor.dtype.bytes < WORD_BYTES:
         found[Pipe.CONVERT] = float(tensor.elements)
     return MappingProxyType(found)
