@@ -9,13 +9,13 @@ kernel can run when what it reads is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from tuner.fusion.legality import Limits, Profile, Refusal, check
+from tuner.fusion.legality import Limits, Profile, Refusal, Rules
 from tuner.fusion.traffic import home_of
+from tuner.fusion.view import View
 from tuner.ir.graph import Graph, Node, Region
 from tuner.ir.ops import OPS, Pattern
 
@@ -23,23 +23,25 @@ Price = Callable[[Region], float]
 ANCHORS = (Pattern.CONTRACTION, Pattern.WINDOW)
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Judge:
-    """What is legal in a graph."""
+    """What is legal in a graph: `legality.check`, with the graph looked at once."""
 
-    graph: Graph
-    profile: Profile
-    limits: Limits | None
+    def __init__(self, graph: Graph, profile: Profile, limits: Limits | None) -> None:
+        self.graph = graph
+        self.has_walls = limits is not None
+        self.rules = Rules(View(graph), profile, limits or Limits.none())
 
     def refuses(self, region: Region) -> bool:
         """Whether a region cannot be one kernel."""
-        found = check(self.graph, region, profile=self.profile, limits=self.limits)
+        view = self.rules.view
+        outputs = view.tensor_mask(view.home[name] for name in region.outputs)
+        found = self.rules.judge(view.node_mask(region.nodes), outputs)
         return isinstance(found, Refusal)
 
     def looks_at_outputs(self, nodes: tuple[Node, ...]) -> bool:
         """Whether it may matter what is written: by an anchor, and to a wall."""
         is_anchored = any(OPS[node.op].pattern in ANCHORS for node in nodes)
-        return self.limits is not None or is_anchored
+        return self.has_walls or is_anchored
 
 
 def legal_kernels(
@@ -55,7 +57,7 @@ def legal_kernels(
             home[node.outputs[0]] = home[node.inputs[0]]
     computing = [node for node in graph.nodes if node.op != "reshape"]
     bit = {n.outputs[0]: 1 << k for k, n in enumerate(computing)}
-    judge = _Judge(graph=graph, profile=profile, limits=limits)
+    judge = _Judge(graph, profile, limits)
     return list(bit), list(_kernels(judge, computing, home, bit, price))
 
 
@@ -66,8 +68,11 @@ def least_cost(
     names, kernels = legal_kernels(graph, price, profile, limits)
     delivered = {home_of(graph, name) for name in graph.outputs}
     goal = sum(1 << k for k, name in enumerate(names) if name in delivered)
-    needs, makes = (np.array([k[p] for k in kernels], dtype=np.int64) for p in (0, 1))
-    costs = np.array([k[2] for k in kernels])
+    cheapest: dict[tuple[int, int], float] = {}
+    for need, make, cost in kernels:
+        cheapest[need, make] = min(cost, cheapest.get((need, make), np.inf))
+    needs, makes = (np.array([k[p] for k in cheapest], dtype=np.int64) for p in (0, 1))
+    costs = np.array(list(cheapest.values()))
     best = np.full(1 << len(names), np.inf)
     best[0] = 0.0
     for state in range(len(best)):
@@ -117,13 +122,16 @@ def _with_reshapes(graph: Graph, chosen: tuple[Node, ...]) -> tuple[str, ...]:
 def _output_sets(
     chosen: tuple[Node, ...], home: dict[str, str]
 ) -> Iterator[tuple[str, ...]]:
-    """Results to write such that every node is of use."""
+    """Results to write such that every node is of use.
+
+    Every node leads to one that no other reads, so those that no other reads are
+    written; of the rest any.
+    """
     made = [node.outputs[0] for node in chosen]
-    for size in range(1, len(made) + 1):
-        for outputs in combinations(made, size):
-            useful = set(outputs)
-            for node in reversed(chosen):
-                if node.outputs[0] in useful:
-                    useful.update(home[i] for i in node.inputs)
-            if useful.issuperset(made):
+    read = {home[i] for node in chosen for i in node.inputs}
+    inner = [name for name in made if name in read]
+    for size in range(len(inner) + 1):
+        for picked in combinations(inner, size):
+            outputs = tuple(n for n in made if n not in read or n in picked)
+            if outputs:
                 yield outputs

@@ -44,11 +44,12 @@ def test_no_plan_of_a_piece_is_cheaper(graphs: Mapping[str, Graph], seed: int) -
     Where every set of nodes is a candidate, the bound is that least cost.
     """
     graph = _piece(graphs, seed)
+    sizes = {name: kind.bytes for name, kind in graph.types.items()}
 
     def price(region: Region) -> float:
         moved = (*region_inputs(graph, region.nodes), *region.outputs)
         launch = LAUNCH_BYTES[seed % len(LAUNCH_BYTES)]
-        return 1e-9 * (sum(graph.types[name].bytes for name in moved) + launch)
+        return 1e-9 * (sum(sizes[name] for name in moved) + launch)
 
     def priced(region: Region, _family: Family) -> float:
         return price(region)
