@@ -10,7 +10,7 @@ fewer bytes than writing and reading would.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tuner.fusion.legality import Refusal, Rules
@@ -125,6 +125,45 @@ class _Sums(NamedTuple):
 _NO_SUMS: Final = _Sums(0, 0, 0, 0, 0)
 
 
+class _Writes(NamedTuple):
+    """What a set of units may write.
+
+    Attributes:
+        wanted: what others read of it or the graph delivers.
+        choices: what it may write or not.
+        is_convex: whether no path between two of its nodes leads out of it.
+    """
+
+    wanted: int
+    choices: tuple[int, ...]
+    is_convex: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Looked:
+    """What is known of one set of units, however wide the space is.
+
+    Attributes:
+        units: the set.
+        mask: its nodes.
+        family: who runs them; None where nobody may.
+        exits: units that lead out of the set and back in.
+        pays: whether computing the exits again is worth it; None if not yet asked.
+        near: sets with one unit more; None if not yet asked.
+        writes: what it may write; None if not yet asked.
+        kernels: by what it writes; None where that is no kernel.
+    """
+
+    units: int
+    mask: int
+    family: Family | None
+    exits: int
+    pays: bool | None = None
+    near: tuple[int, ...] | None = None
+    writes: _Writes | None = None
+    kernels: dict[int, Candidate | None] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """Candidates of a zone.
@@ -154,11 +193,11 @@ class Space:
         self._zones: dict[tuple[int, ...], tuple[Zone, ...]] = {}
         self._moved: dict[tuple[int, int], int] = {}
         self._sums: dict[int, _Sums] = {}
+        self._looked: dict[int, _Looked] = {}
         self.units = self._make_units()
         self.stored = self.units.stored
         self._behind = [self.view.above[i] | 1 << i for i in self.view.maker]
         self._first_breadth = 0 if len(self.units) <= ONE_ZONE_UNITS else 1
-        self._breadth = BREADTHS[self._first_breadth]
 
     def _make_units(self) -> Units:
         view, profile = self.view, self.rules.profile
@@ -225,8 +264,11 @@ class Space:
         self._cut_short = self._cut_short or self._out_of_time()
         if self._cut_short:
             return False
-        pair = 1 << first | 1 << second
-        return self._is_open(pair) or self._is_open(self._filled(pair))
+        pair, widest = 1 << first | 1 << second, BREADTHS[self._first_breadth]
+        return any(
+            self._is_open(self._look(units), widest)
+            for units in (pair, self._filled(pair))
+        )
 
     def candidates(self, zone: Zone) -> Candidates:
         """All candidates of a zone, in a fixed order, each once.
@@ -244,34 +286,46 @@ class Space:
         return found
 
     def _enumerated(self, zone: Zone) -> Candidates:
+        """What the widest rule allows of which there are few enough.
+
+        A narrower rule allows nothing that a wider one does not. So where many units
+        hang together the narrowest comes first: if it is too much for the others'
+        budget, none of them needs to be tried.
+        """
         if self.exhaustive:
             self._complete = True
-            kernels = self._collected(self._every_set(), None)
+            kernels = self._collected(self._every_set(), BREADTHS[0], None)
             return Candidates(kernels=kernels, complete=self._complete)
         *wide, last = BREADTHS[self._first_breadth :]
+        narrowest = None
+        if zone.units.bit_count() > ONE_ZONE_UNITS:
+            narrowest = self._within(zone, last, LAST_BUDGET)
+            if not narrowest.complete or len(narrowest.kernels) >= BUDGET:
+                return narrowest
         for breadth in wide:
             if self._out_of_time():
                 break
             found = self._within(zone, breadth, BUDGET)
             if found.complete:
                 return found
-        return self._within(zone, last, LAST_BUDGET)
+        return narrowest or self._within(zone, last, LAST_BUDGET)
 
     def _within(self, zone: Zone, breadth: Breadth, budget: int) -> Candidates:
-        self._breadth, self._complete = breadth, True
-        kernels = self._collected(self._grown_sets(zone.units), budget)
+        self._complete = True
+        sets = self._grown_sets(zone.units, breadth, is_last=budget > BUDGET)
+        kernels = self._collected(sets, breadth, budget)
         complete = self._complete and len(kernels) < budget
         return Candidates(kernels=kernels, complete=complete, breadth=breadth)
 
     def _collected(
-        self, sets: Iterable[int], budget: int | None
+        self, sets: Iterable[_Looked], breadth: Breadth, budget: int | None
     ) -> tuple[Candidate, ...]:
         found: dict[tuple[int, int], Candidate] = {}
-        for units in sets:
+        for looked in sets:
             if self._out_of_time():
                 self._complete = False
                 break
-            for candidate in self._variants(units):
+            for candidate in self._variants(looked, breadth):
                 found.setdefault((candidate.mask, candidate.outputs), candidate)
             if budget is not None and len(found) >= budget:
                 break
@@ -289,35 +343,71 @@ class Space:
             *(b.words for b in BREADTHS if b in self._used),
         )
 
-    def _every_set(self) -> Iterator[int]:
-        yield from range(1, 1 << len(self.units))
+    def _every_set(self) -> Iterator[_Looked]:
+        for units in range(1, 1 << len(self.units)):
+            looked = self._look(units)
+            if self._is_open(looked, BREADTHS[0]):
+                yield looked
 
-    def _grown_sets(self, inside: int) -> Iterator[int]:
-        """Legal sets of a zone by growth from single units, small ones first."""
+    def _grown_sets(
+        self, inside: int, breadth: Breadth, *, is_last: bool
+    ) -> Iterator[_Looked]:
+        """Legal sets of a zone by growth from single units, small ones first.
+
+        Where there are too many it ends, or under the last rule goes on with the sets
+        that it has met.
+        """
         front = [1 << u for u in bits(inside)]
         seen = set(front)
         while front:
             following: list[int] = []
             for units in front:
-                if not self._is_open(units):
+                looked = self._look(units)
+                if not self._is_open(looked, breadth):
                     continue
-                yield units
+                yield looked
                 if len(seen) > MAX_SETS or self._out_of_time():
                     self._complete = False
+                    if not is_last:
+                        return
                     continue
-                for grown in self._neighbours(units):
+                for grown in self._near(looked):
                     if grown not in seen and not grown & ~inside:
                         seen.add(grown)
                         following.append(grown)
             front = following
 
-    def _is_open(self, units: int) -> bool:
+    def _near(self, looked: _Looked) -> tuple[int, ...]:
+        if looked.near is None:
+            looked.near = tuple(self._neighbours(looked.units))
+        return looked.near
+
+    def _look(self, units: int) -> _Looked:
+        """What is known of a set, however wide the space is."""
+        found = self._looked.get(units)
+        if found is None:
+            mask = self._summed(units).nodes
+            family = self.rules.family(mask)
+            if isinstance(family, Refusal) or self._is_barred(mask):
+                found = _Looked(units=units, mask=mask, family=None, exits=0)
+            else:
+                exits = self._exits(units)
+                found = _Looked(units=units, mask=mask, family=family, exits=exits)
+            self._looked[units] = found
+        return found
+
+    def _is_open(self, looked: _Looked, breadth: Breadth) -> bool:
         """Whether a set is legal and worth growing from."""
-        mask = self._summed(units).nodes
-        if isinstance(self.rules.family(mask), Refusal) or self._is_barred(mask):
+        if looked.family is None:
             return False
-        exits = self._exits(units)
-        return not exits or self._recomputing_pays(units, exits)
+        if not looked.exits:
+            return True
+        most = breadth.repeated
+        if most is not None and looked.exits.bit_count() > most:
+            return False
+        if looked.pays is None:
+            looked.pays = self._recomputing_pays(looked)
+        return looked.pays
 
     def _summed(self, units: int) -> _Sums:
         found = self._sums.get(units)
@@ -377,7 +467,7 @@ class Space:
         below = self.units.below
         return sum(1 << u for u in bits(units) if below[u] & between)
 
-    def _recomputing_pays(self, units: int, exits: int) -> bool:
+    def _recomputing_pays(self, looked: _Looked) -> bool:
         """Whether computing the exits again moves fewer bytes than storing them.
 
         Let K compute the exits again, and let X be what K uses of them. Some other
@@ -386,15 +476,12 @@ class Space:
         costs the bytes of X written, except tensors that are stored anyway, and
         changes what K reads. If K does not read less than that, it is not needed.
         """
-        rest = units & ~exits
+        rest = looked.units & ~looked.exits
         if not rest or self.exhaustive:
             return bool(rest)
-        most = self._breadth.repeated
-        if most is not None and exits.bit_count() > most:
-            return False
         kept = self.units.nodes(rest)
         return isinstance(self.rules.family(kept), Refusal) or self._reads_less(
-            self.units.nodes(units), kept
+            looked.mask, kept
         )
 
     def _reads_less(self, mask: int, kept: int) -> bool:
@@ -419,32 +506,42 @@ class Space:
             self._moved[key] = counted
         return self._moved[key]
 
-    def _variants(self, units: int) -> Iterator[Candidate]:
-        """A set of units with every useful choice of what it writes."""
-        mask = self._summed(units).nodes
-        family = self.rules.family(mask)
-        if isinstance(family, Refusal) or self._is_barred(mask):
-            return
-        exits = self._exits(units)
-        if exits and not self._recomputing_pays(units, exits):
-            return
-        made = self.view.makes(self.units.nodes(units & ~exits))
+    def _variants(self, looked: _Looked, breadth: Breadth) -> Iterator[Candidate]:
+        """An open set of units with every useful choice of what it writes."""
+        if looked.writes is None:
+            looked.writes = self._writes(looked)
+        known = looked.kernels
+        for outputs in self._output_choices(looked.writes, breadth):
+            if outputs not in known:
+                known[outputs] = self._kernel(looked, looked.writes, outputs)
+            kernel = known[outputs]
+            if kernel is not None:
+                yield kernel
+
+    def _writes(self, looked: _Looked) -> _Writes:
+        units, mask = looked.units, looked.mask
+        made = self.view.makes(self.units.nodes(units & ~looked.exits))
         if not self.exhaustive:
             made &= ~self._taken_in(units) | self.view.delivered
         wanted = self.view.wanted(mask) & made
-        is_convex = not self._reach(units) & ~units
-        needs: dict[int, int] = {}
-        for outputs in self._output_choices(mask, wanted, made):
-            kept = self._kept(mask, outputs, is_convex=is_convex)
-            if kept != mask and not self._holds_all(units, kept):
-                continue
-            if isinstance(self.rules.judge(mask, outputs), Refusal):
-                continue
-            if kept not in needs:
-                needs[kept] = self.view.needs(kept)
-            yield Candidate(
-                mask=kept, outputs=outputs, needs=needs[kept], family=family
-            )
+        return _Writes(
+            wanted=wanted,
+            choices=tuple(bits(self._optional(mask, wanted) & made)),
+            is_convex=not self._reach(units) & ~units,
+        )
+
+    def _kernel(
+        self, looked: _Looked, writes: _Writes, outputs: int
+    ) -> Candidate | None:
+        """A set that writes some tensors; None where it is of no use or not legal."""
+        mask, family = looked.mask, looked.family
+        kept = self._kept(mask, outputs, is_convex=writes.is_convex)
+        if kept != mask and not self._holds_all(looked.units, kept):
+            return None
+        if family is None or isinstance(self.rules.judge(mask, outputs), Refusal):
+            return None
+        needs = self.view.needs(kept)
+        return Candidate(mask=kept, outputs=outputs, needs=needs, family=family)
 
     def _kept(self, mask: int, outputs: int, *, is_convex: bool) -> int:
         """`View.trimmed`; no path between nodes of a convex set leads out of it."""
@@ -466,21 +563,21 @@ class Space:
         own = sum(1 << u for u in bits(light) if not self.units.above[u] & heavy)
         return self.view.makes(self.units.nodes(own))
 
-    def _output_choices(self, mask: int, wanted: int, made: int) -> Iterator[int]:
-        optional = self._optional(mask, wanted) & made
-        choices = list(bits(optional))
-        if self.exhaustive or len(choices) <= self._breadth.optional:
+    def _output_choices(self, writes: _Writes, breadth: Breadth) -> Iterator[int]:
+        wanted, choices = writes.wanted, writes.choices
+        if self.exhaustive or len(choices) <= breadth.optional:
             for pick in range(1, 1 << len(choices)):
                 yield sum(1 << choices[b] for b in bits(pick))
             return
         if wanted:
             yield wanted
-        last = optional & self.view.delivered
-        inner = list(bits(optional & ~last))
-        if last and len(inner) <= self._breadth.optional:
+        delivered = self.view.delivered
+        inner = [j for j in choices if not delivered >> j & 1]
+        last = sum(1 << j for j in choices if delivered >> j & 1)
+        if last and len(inner) <= breadth.optional:
             for pick in range(1 << len(inner)):
                 yield last | sum(1 << inner[b] for b in bits(pick))
-        for j in choices if self._breadth.optional else ():
+        for j in choices if breadth.optional else ():
             changed = wanted ^ 1 << j
             if changed:
                 yield changed
