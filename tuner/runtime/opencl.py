@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tuner.errors import CompileFailed, DeviceUnavailable, KernelFailed
@@ -21,6 +22,7 @@ from tuner.runtime.backend import (
     aligned_bytes,
     as_bytes,
 )
+from tuner.runtime.compiled import CompiledStore, processor, user_folder
 from tuner.runtime.opencl_loader import register_vendors
 
 if TYPE_CHECKING:
@@ -113,11 +115,17 @@ class OpenCLBackend:
 
     language: Language = "opencl"
 
-    def __init__(self, device: pyopencl.Device | None = None) -> None:
+    def __init__(
+        self,
+        device: pyopencl.Device | None = None,
+        *,
+        folder: Callable[[], Path | None] = user_folder,
+    ) -> None:
         """Open a device.
 
         Args:
             device: one of `devices()`; by default the first.
+            folder: where compiled kernels are kept; see `CompiledStore`.
 
         Raises:
             DeviceUnavailable: there is no OpenCL device.
@@ -127,6 +135,7 @@ class OpenCLBackend:
         self._context = self._cl.Context([self._device])
         self._queue = self._cl.CommandQueue(self._context)
         self._programs: dict[tuple[str, str], Any] = {}
+        self._compiled = CompiledStore(folder(), self._compiler())
         self._shares = bool(self._device.type & self._cl.device_type.CPU)
         self.name = str(self._device.name).strip()
         self.toolchain = f"{self._device.platform.name} {self._device.driver_version}"
@@ -145,6 +154,12 @@ class OpenCLBackend:
                 "opencl", f"{len(found)} devices, no number {index}", hint=_CURE
             )
         return cls(found[index])
+
+    def _compiler(self) -> tuple[str, ...]:
+        """All that decides the machine code besides a kernel's text and options."""
+        device, platform = self._device, self._device.platform
+        named = (platform.name, platform.version, device.name, device.version)
+        return (*map(str, named), str(device.driver_version), processor())
 
     def allocate(self, size_bytes: int) -> Memory:
         """Page-aligned host memory on a CPU, else device memory."""
@@ -251,13 +266,37 @@ class OpenCLBackend:
         return self._programs[key]
 
     def _build(self, source: Source, options: Sequence[str]) -> Any:
-        program = self._cl.Program(self._context, source.text)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the compiler is talkative when content
+            known = self._load(source, options)
+            if known is not None:
+                return known
+            program = self._cl.Program(self._context, source.text)
             try:
-                return program.build(list(options), cache_dir=False)
+                built = program.build(list(options), cache_dir=False)
             except self._cl.RuntimeError as error:
                 raise CompileFailed(source.entry, str(error)) from error
+            self._keep(source, options, built)
+        return built
+
+    def _load(self, source: Source, options: Sequence[str]) -> Any | None:
+        """The program that an earlier process compiled; None if there is none."""
+        binary = self._compiled.load(source.text, options)
+        if binary is None:
+            return None
+        try:
+            program = self._cl.Program(self._context, [self._device], [binary])
+            return program.build(list(options), cache_dir=False)
+        except self._cl.Error:  # the driver does not take it: a miss
+            self._compiled.forget(source.text, options)
+            return None
+
+    def _keep(self, source: Source, options: Sequence[str], program: Any) -> None:
+        try:
+            (binary,) = program.get_info(self._cl.program_info.BINARIES)
+        except (self._cl.Error, ValueError):  # a driver that gives none away
+            return
+        self._compiled.store(source.text, options, binary)
 
     def synchronise(self) -> None:
         """Wait for the queue."""
