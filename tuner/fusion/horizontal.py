@@ -77,7 +77,7 @@ def join_side_by_side(
         found = _joined(rules, price, chosen, pins, out_of_time, order)
         if len(found) < len(chosen):
             found = _with_shared_work(rules, price, found, pins, out_of_time, order)
-        if _cost(found) < (1 - SUM_ROUNDING) * _cost(best):
+        if _is_better(found, best):
             best = found
         if len(found) >= len(chosen) - 1:
             break  # in any order the same pair, if any
@@ -97,6 +97,14 @@ def _with_shared_work(
     if shared == list(kernels):
         return shared
     return _joined(rules, price, shared, pins, out_of_time, order)
+
+
+def _is_better(found: Sequence[Priced], best: Sequence[Priced]) -> bool:
+    """Whether kernels cost less than others, or as much and are fewer."""
+    costs = _cost(found), _cost(best)
+    if math.isclose(*costs, rel_tol=SUM_ROUNDING):
+        return len(found) < len(best)
+    return costs[0] < costs[1]
 
 
 def _cost(kernels: Sequence[Priced]) -> float:
