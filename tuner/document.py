@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, Final
 
 import rfc8785
@@ -54,6 +55,14 @@ def options_json(options: Options) -> Json:
 def estimate_json(estimate: Estimate) -> Json:
     """An estimate, by term."""
     return {**asdict(estimate), "evidence": str(estimate.evidence)}
+
+
+BY_TURNS: Final = "by turns with the other plans"
+_ALONE: Final = "alone in a process, in turns of whole rounds"
+TIMED: Final[Mapping[str, str]] = MappingProxyType(
+    {"alone": _ALONE, "reference": _ALONE}
+)
+"""How whole runs are timed, by label; the others go by turns in one process."""
 
 
 def measurement_json(measurement: Measurement | None) -> Json | None:
@@ -168,9 +177,14 @@ def body(plan: Plan, *, target: Json, toolchain: Json) -> Json:
 
 
 def _measured_json(whole: Mapping[str, Measurement]) -> Json | None:
+    """Whole runs, each with how it was timed; see `TIMED`."""
     if not whole:
         return None
-    return {name: measurement_json(measured) for name, measured in whole.items()}
+    found = {name: measurement_json(measured) for name, measured in whole.items()}
+    return {
+        name: one and {**one, "timed": TIMED.get(name, BY_TURNS)}
+        for name, one in found.items()
+    }
 
 
 def _validity(plan: Plan) -> Json:

@@ -104,23 +104,35 @@ _WHOLE: Final = {
     "plan": "this plan",
     "untuned": "before tuning",
     "unfused": "without fusion",
-    "reference": "ONNX Runtime",
+    "alone": "this plan, alone",
+    "reference": "ONNX Runtime, alone",
 }
 
 
 def show_measured(plan: Json) -> None:
-    """Print whole runs of the plan and of what it is compared with."""
+    """Print whole runs of the plan and of what it is compared with.
+
+    Plans were timed by turns, and ONNX Runtime alone: it is compared with the plan
+    alone, where that was timed, too.
+    """
     measured = plan.get("measured") or {}
-    own = (measured.get("plan") or {}).get("seconds")
+    together = measured.get("plan")
+    own = dict.fromkeys(measured, together) | {
+        name: measured.get("alone") or together for name in ("alone", "reference")
+    }
     rows = [
         (
             _WHOLE.get(name, name),
             duration(found["seconds"]),
             f"{duration(found['low_seconds'])} to {duration(found['high_seconds'])}",
-            ratio(found["seconds"] / own if own else None),
+            ratio(_quotient(found, own[name])),
         )
         for name, found in measured.items()
         if found
     ]
     if rows:
         output.table(("measured", ">time", ">95 % interval", ">against ours"), rows)
+
+
+def _quotient(found: Json, own: Json | None) -> float | None:
+    return found["seconds"] / own["seconds"] if own and own["seconds"] else None

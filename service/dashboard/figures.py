@@ -72,15 +72,19 @@ def _comparisons(plan: Json) -> tuple[Figure, ...]:
     measured = plan.get("measured") or {}
     whole = measured.get("plan")
     if whole:
-        rivals = (("unfused", "Without fusion"), ("reference", "ONNX Runtime"))
+        alone = measured.get("alone") or whole
+        rivals = (
+            ("unfused", "Without fusion", whole),
+            ("reference", "ONNX Runtime", alone),
+        )
         return tuple(
             Figure(
                 label=label,
                 value=duration(measured[name]["seconds"]),
-                note=_against(measured[name], whole),
+                note=_against(measured[name], ours),
             )
-            for name, label in rivals
-            if measured.get(name) and whole["seconds"]
+            for name, label, ours in rivals
+            if measured.get(name) and ours["seconds"]
         )
     unfused = plan["baselines"].get("unfused")
     objective = plan["objective_seconds"]

@@ -114,7 +114,7 @@ def test_a_fault_of_ours_in_the_child_is_one_line(
 
     monkeypatch.setattr(server, "_answer", fail)
     bench = Bench(open_backend("null"), SessionOptions(threads=1))
-    found = server.answer(bench, None)
+    found = server.answer(server.Desk(bench), None)
     assert found.message == "ZeroDivisionError: odd"
     assert "Traceback" in capsys.readouterr().err
 

@@ -8,7 +8,7 @@ written as that (`onnx_patterns`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -19,7 +19,6 @@ from onnx import (
     NodeProto,
     TensorProto,
     ValueInfoProto,
-    defs,
     helper,
 )
 
@@ -27,7 +26,18 @@ from tuner.errors import InternalError
 from tuner.ir.graph import Attribute, Graph, Node
 from tuner.ir.inference import ints, whole
 from tuner.ir.types import Array, DType, TensorType
-from tuner.runtime.onnx_patterns import Filled, Operand, Shaped, Spelling, spellings
+from tuner.runtime.onnx_patterns import (
+    OWN_DOMAIN,
+    Extents,
+    Filled,
+    Made,
+    Operand,
+    Shaped,
+    Spelling,
+    differs,
+    meaning,
+    spellings,
+)
 
 OPSET: Final = 21
 _IR_VERSION: Final = 10
@@ -446,19 +456,41 @@ def _write(writer: _Writer, node: Node) -> None:
     writer.cast(raw, types[output].dtype, output)
 
 
-def _write_group(writer: _Writer, spelling: Spelling, output: str) -> None:
-    """One operator of f32 in place of a group."""
-    inputs = [_operand(writer, given) for given in spelling.inputs]
-    writer.add(spelling.op_type, inputs, output, **spelling.attributes)
+def _write_group(writer: _Writer, spelling: Spelling) -> None:
+    """Operators of f32 in place of a group."""
+    made: list[str] = []
+    for call in spelling.calls:
+        inputs = [_operand(writer, given, made) for given in call.inputs]
+        outputs = [name or writer.fresh() + "g" for name in call.results]
+        writer.nodes.append(
+            helper.make_node(
+                call.op_type, inputs, outputs, domain=call.domain, **call.attributes
+            )
+        )
+        made.append(outputs[0])
 
 
-def _operand(writer: _Writer, given: Operand) -> str:
+def _operand(writer: _Writer, given: Operand, made: Sequence[str]) -> str:
     if isinstance(given, str):
         return given
+    if isinstance(given, Made):
+        return made[given.call]
+    if isinstance(given, Shaped):
+        return _shaped(writer, given)
+    return "" if given is None else _literal(writer, given)
+
+
+def _shaped(writer: _Writer, given: Shaped) -> str:
+    if writer.graph.types[given.tensor].shape == given.shape:
+        return given.tensor
+    return writer.add("Reshape", [given.tensor, writer.constant(given.shape)])
+
+
+def _literal(writer: _Writer, given: float | Filled | Extents) -> str:
     if isinstance(given, Filled):
         return writer.vector(given.count, given.value)
-    if isinstance(given, Shaped):
-        return writer.add("Reshape", [given.tensor, writer.constant(given.shape)])
+    if isinstance(given, Extents):
+        return writer.constant(given.values)
     return writer.scalar(given, DType.F32)
 
 
@@ -502,12 +534,17 @@ def write_model(graph: Graph, fixed: Mapping[str, Array]) -> ModelProto:
     """
     writer = _Writer(graph)
     groups = spellings(graph)
-    grouped = {name for group in groups.values() for name in group.nodes}
-    for node in graph.nodes:
-        if node.name in groups:
-            _write_group(writer, groups[node.name], node.outputs[0])
-        elif node.name not in grouped:
-            _write(writer, node)
+    unwritten = {
+        name
+        for group in groups.values()
+        for name in group.nodes
+        if graph.by_name[name].outputs[0] not in group.results
+    }
+    for name in _in_order(graph, groups):
+        if name in groups:
+            _write_group(writer, groups[name])
+        else:
+            _write(writer, graph.by_name[name])
     values = {**graph.constants, **fixed}
     initializers = [
         external(name, graph.types[name])
@@ -522,37 +559,54 @@ def write_model(graph: Graph, fixed: Mapping[str, Array]) -> ModelProto:
         _infos(graph, (n for n in (*graph.inputs, *graph.weights) if n not in values)),
         _infos(graph, graph.outputs),
         initializer=[*initializers, *writer.constants],
-        value_info=_infos(graph, _inner(graph, grouped - groups.keys())),
+        value_info=_infos(graph, _inner(graph, unwritten)),
     )
     return helper.make_model(
-        proto, opset_imports=_opsets(graph), ir_version=_IR_VERSION
+        proto, opset_imports=_opsets(graph, groups.values()), ir_version=_IR_VERSION
     )
 
 
-def _opsets(graph: Graph) -> list[Any]:
+def _in_order(graph: Graph, groups: Mapping[str, Spelling]) -> Iterator[str]:
+    """Nodes and groups, by their last node, each behind all that it reads.
+
+    A group of several results may be read before the place of its last node.
+    """
+    heads = {name: last for last, group in groups.items() for name in group.nodes}
+    written: set[str] = set()
+    for node in graph.nodes:
+        waiting = [heads.get(node.name, node.name)]
+        if waiting[0] != node.name:
+            continue
+        while waiting:
+            name = waiting[-1]
+            members = groups[name].nodes if name in groups else (name,)
+            reads = (operand for m in members for operand in graph.by_name[m].inputs)
+            makers = (graph.producer(operand) for operand in reads)
+            before = {heads.get(n.name, n.name) for n in makers if n is not None}
+            missing = sorted(before - written - {name})
+            waiting.extend(missing)
+            if missing:
+                continue
+            waiting.pop()
+            if name not in written:
+                written.add(name)
+                yield name
+
+
+def _opsets(graph: Graph, groups: Iterable[Spelling]) -> list[Any]:
     """Ours, unless an opaque node means something else in it."""
-    versions = {"": OPSET}
+    calls = (call for group in groups for call in group.calls)
+    needed = max((call.since for call in calls), default=OPSET)
+    versions = {"": max(OPSET, needed), OWN_DOMAIN: 1}
     for node in graph.nodes:
         if node.op != "opaque":
             continue
-        domain = str(node.attributes["domain"])
-        domain = "" if domain == "ai.onnx" else domain
-        opset = whole(node.attributes, "opset")
+        domain, opset = meaning(node)
         if domain:
             versions[domain] = max(opset, versions.get(domain, 1))
-        elif _differs(str(node.attributes["op_type"]), opset):
+        elif differs(node, versions[""]):
             versions[""] = opset
     return [helper.make_opsetid(domain, v) for domain, v in versions.items()]
-
-
-def _differs(op_type: str, opset: int) -> bool:
-    """Whether the standard changed an operator between an opset and ours."""
-    try:
-        theirs = defs.get_schema(op_type, opset).since_version
-        ours = defs.get_schema(op_type, OPSET).since_version
-    except defs.SchemaError:
-        return True
-    return bool(theirs != ours)
 
 
 def _inner(graph: Graph, unwritten: Collection[str]) -> Collection[str]:

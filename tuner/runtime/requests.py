@@ -133,6 +133,9 @@ class PlanRequest:
         attempts: how often samples that others disturbed are taken.
         flush_bytes: touched before every run; see `MeasureRequest`.
         by_step: whether every step is timed on its own, too.
+        rounds: how often the programs, and after them the reference model in its own
+            process, are timed; 0 leaves the reference model untimed. A single program
+            is thereby timed alone, as the reference model is.
     """
 
     programs: Mapping[str, Program]
@@ -151,6 +154,12 @@ class PlanRequest:
     attempts: int = 1
     flush_bytes: int = 0
     by_step: bool = False
+    rounds: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """Time once more what the request before loaded: programs or a reference model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

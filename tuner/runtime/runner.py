@@ -25,8 +25,9 @@ from tuner.plan import Measurement
 from tuner.runtime import wire
 from tuner.runtime.failures import failed
 from tuner.runtime.library import usable_threads
-from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
+from tuner.runtime.requests import Again, MeasureRequest, PlanRequest, PlanResult
 from tuner.runtime.server import Hello, Note, Pair, Reply
+from tuner.runtime.timing import pooled
 from tuner.runtime.whole import ReferenceRequest
 
 _START_SECONDS: Final = 60.0
@@ -150,13 +151,26 @@ class Runner:
     def measure_whole(self, request: PlanRequest) -> PlanResult:
         """Verify and time whole programs, and the reference model in a child alone.
 
-        A program that fails, or kills the child, fails alone.
+        A program that fails, or kills the child, fails alone. Both children stay
+        while rounds go by turns, so that a drift hits the programs and the model
+        alike; whoever has no turn sleeps.
         """
         result = self._programs(request)
-        if request.reference is None:
+        if request.reference is None or not request.rounds:
             return result
-        reference = {"reference": self.measure_reference(request)}
-        return replace(result, measurements={**result.measurements, **reference})
+        with Runner("null", threads=self._threads) as alone:
+            question = self._question(request)
+            rounds = [(result, alone.ask(question, request.deadline_seconds))]
+            for _ in range(request.rounds - 1):
+                if not _is_complete(*rounds[-1]):
+                    break
+                rounds.append(
+                    (
+                        self._ask(Again(), request.deadline_seconds),
+                        alone.ask(Again(), request.deadline_seconds),
+                    )
+                )
+        return _joined(rounds)
 
     def _programs(self, request: PlanRequest) -> PlanResult:
         deaths = self.deaths
@@ -188,9 +202,15 @@ class Runner:
 
         It fails where the library cannot run the model.
         """
+        question = replace(self._question(request), rounds=1)
+        with Runner("null", threads=self._threads) as alone:
+            answer: Measurement = alone.ask(question, request.deadline_seconds)
+        return answer
+
+    def _question(self, request: PlanRequest) -> ReferenceRequest:
         assert request.reference is not None
         names = request.reference_names
-        question = ReferenceRequest(
+        return ReferenceRequest(
             model=request.reference,
             weights=request.reference_weights,
             feeds={names.get(n, n): array for n, array in request.feeds[0].items()},
@@ -199,10 +219,8 @@ class Runner:
             budget_seconds=request.budget_seconds / (len(request.programs) + 1),
             attempts=request.attempts,
             flush_bytes=request.flush_bytes,
+            rounds=request.rounds,
         )
-        with Runner("null", threads=self._threads) as alone:
-            answer: Measurement = alone.ask(question, request.deadline_seconds)
-        return answer
 
     def ask(self, request: Any, deadline_seconds: float) -> Any:
         """Send any request that the server knows and wait for the answer."""
@@ -262,6 +280,31 @@ class Runner:
         raise DeviceUnavailable(
             self.device, f"unhealthy: {last}", hint="look at the driver's own log"
         )
+
+
+def _is_complete(result: PlanResult | Measurement, reference: Measurement) -> bool:
+    """Whether a round has no failure, so that another would say more."""
+    if isinstance(result, Measurement):
+        return False
+    return not any(m.failure for m in (*result.measurements.values(), reference))
+
+
+def _joined(
+    rounds: Sequence[tuple[PlanResult | Measurement, Measurement]],
+) -> PlanResult:
+    """All rounds as one result; of a round that failed, the failure."""
+    first = rounds[0][0]
+    assert isinstance(first, PlanResult), "the programs' own round gives a result"
+    found = {
+        name: pooled([_of(result, name) for result, _ in rounds])
+        for name in first.measurements
+    }
+    reference = pooled([measured for _, measured in rounds])
+    return replace(first, measurements={**found, "reference": reference})
+
+
+def _of(result: PlanResult | Measurement, name: str) -> Measurement:
+    return result if isinstance(result, Measurement) else result.measurements[name]
 
 
 def _refused(hello: Hello) -> DeviceUnavailable:

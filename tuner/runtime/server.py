@@ -16,8 +16,8 @@ from tuner.runtime.canary import sing
 from tuner.runtime.devices import open_backend
 from tuner.runtime.failures import failed, failure_of
 from tuner.runtime.library import SessionOptions
-from tuner.runtime.requests import MeasureRequest, PlanRequest, Tell, silent
-from tuner.runtime.whole import ReferenceRequest, measure_programs, time_reference
+from tuner.runtime.requests import Again, MeasureRequest, PlanRequest, Tell, silent
+from tuner.runtime.whole import Programs, Reference, ReferenceRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def serve(device: str, pipe: int, threads: int) -> None:
         wire.send(connection, refusal)
         return
     library.share_threads()
-    bench = Bench(backend, SessionOptions(threads=threads))
+    desk = Desk(Bench(backend, SessionOptions(threads=threads)))
     wire.send(
         connection,
         Hello(device_name=backend.name, toolchain=_versions(backend, threads)),
@@ -83,7 +83,7 @@ def serve(device: str, pipe: int, threads: int) -> None:
             request = wire.receive(connection)
         except EOFError:
             return
-        wire.send(connection, reply(bench, request, tell))
+        wire.send(connection, reply(desk, request, tell))
 
 
 def _versions(backend: Backend, threads: int) -> str:
@@ -94,22 +94,35 @@ def _versions(backend: Backend, threads: int) -> str:
     return f"{backend.toolchain}, {runtime}, {threads} threads"
 
 
-def reply(bench: Bench, request: Any, tell: Tell = silent) -> Reply:
+@dataclass(slots=True)
+class Desk:
+    """What answers are given with.
+
+    Attributes:
+        bench: verifies and times kernels.
+        kept: programs or a reference model that are to be timed again.
+    """
+
+    bench: Bench
+    kept: Programs | Reference | None = None
+
+
+def reply(desk: Desk, request: Any, tell: Tell = silent) -> Reply:
     """Answer; after a failed run, the canary says whether the error sticks."""
-    given = answer(bench, request, tell)
+    given = answer(desk, request, tell)
     if not isinstance(given, Measurement) or given.failure != "runtime":
         return Reply(answer=given)
     try:
-        sing(bench.backend)
+        sing(desk.bench.backend)
     except TunerError:
         return Reply(answer=given, is_healthy=False)
     return Reply(answer=given)
 
 
-def answer(bench: Bench, request: Any, tell: Tell = silent) -> Any:
+def answer(desk: Desk, request: Any, tell: Tell = silent) -> Any:
     """One answer. This is the child's top loop: every error becomes an answer."""
     try:
-        return _answer(bench, request, tell)
+        return _answer(desk, request, tell)
     except (TunerError, MemoryError) as error:
         return failure_of(error)
     except Exception as error:  # noqa: BLE001
@@ -118,13 +131,27 @@ def answer(bench: Bench, request: Any, tell: Tell = silent) -> Any:
         return failed("runtime", f"{type(error).__name__}: {told}")
 
 
-def _answer(bench: Bench, request: Any, tell: Tell) -> Any:
+def _answer(desk: Desk, request: Any, tell: Tell) -> Any:
+    bench, kept = desk.bench, desk.kept
+    if isinstance(request, Again):
+        if kept is None:
+            raise KernelFailed("runner", "nothing is loaded that could be timed again")
+        return kept.measure()
+    del kept
+    desk.kept = None
     if isinstance(request, MeasureRequest):
         return bench.measure(request)
     if isinstance(request, Pair):
         return bench.measure_by_turns(request.requests)
+    loaded = _load(bench, request, tell)
+    if request.rounds > 1:
+        desk.kept = loaded
+    return loaded.measure()
+
+
+def _load(bench: Bench, request: Any, tell: Tell) -> Programs | Reference:
     if isinstance(request, PlanRequest):
-        return measure_programs(bench.backend, request, bench.options, tell)
+        return Programs(bench.backend, request, bench.options, tell)
     if isinstance(request, ReferenceRequest):
-        return time_reference(request)
+        return Reference(request)
     raise KernelFailed("runner", f"does not know {type(request).__name__}")

@@ -7,7 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +67,24 @@ def summarise(samples: Sequence[float], *, contended: bool = False) -> Measureme
         low_seconds=low,
         high_seconds=high,
         contended=contended,
+    )
+
+
+def pooled(rounds: Sequence[Measurement]) -> Measurement:
+    """The samples of several rounds as one measurement; a failure if one has failed.
+
+    Args:
+        rounds: of one program; at least one.
+    """
+    for each in rounds:
+        if each.failure:
+            return each
+    samples = [sample for each in rounds for sample in each.samples]
+    contended = any(each.contended for each in rounds)
+    return replace(
+        summarise(samples, contended=contended),
+        max_abs_error=max(each.max_abs_error for each in rounds),
+        max_rel_error=max(each.max_rel_error for each in rounds),
     )
 
 

@@ -34,32 +34,95 @@ class ReferenceRequest:
     budget_seconds: float
     attempts: int = 1
     flush_bytes: int = 0
+    rounds: int = 1
 
 
-def time_reference(request: ReferenceRequest) -> Measurement:
-    """Time the model as its user would run it: all optimisations, spinning threads."""
-    options = SessionOptions(threads=request.threads, spinning=True)
-    model = ReferenceModel(request.model, request.weights, options)
-    protocol = Protocol(
-        repeats=request.repeats,
-        budget_seconds=request.budget_seconds,
-        attempts=request.attempts,
-    )
-    launch = model.launch(request.feeds)
+class Reference:
+    """The model as its user would run it: all optimisations, spinning threads."""
 
-    def run(launches: int) -> float:
-        return _elapsed(launch, launches)
+    def __init__(self, request: ReferenceRequest) -> None:
+        """Load the model.
 
-    if not request.flush_bytes:
-        return measure(run, protocol)
-    return measure(before_each(run, host_flush(request.flush_bytes)), protocol)
+        Raises:
+            KernelFailed: the library cannot run it.
+        """
+        self._request = request
+        options = SessionOptions(threads=request.threads, spinning=True)
+        model = ReferenceModel(request.model, request.weights, options)
+        self._launch: Launch = model.launch(request.feeds)
+
+    def measure(self) -> Measurement:
+        """Time it."""
+        request = self._request
+        protocol = Protocol(
+            repeats=request.repeats,
+            budget_seconds=request.budget_seconds,
+            attempts=request.attempts,
+        )
+        if not request.flush_bytes:
+            return measure(self._elapsed, protocol)
+        flush = host_flush(request.flush_bytes)
+        return measure(before_each(self._elapsed, flush), protocol)
+
+    def _elapsed(self, launches: int) -> float:
+        launch = self._launch
+        start = time.perf_counter()
+        for _ in range(launches):
+            launch()
+        return time.perf_counter() - start
 
 
-def _elapsed(launch: Launch, launches: int) -> float:
-    start = time.perf_counter()
-    for _ in range(launches):
-        launch()
-    return time.perf_counter() - start
+class Programs:
+    """The programs of a request, loaded and verified.
+
+    A program that cannot be loaded, or disagrees with the reference model, has a
+    failed measurement; the others go on.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        request: PlanRequest,
+        options: SessionOptions | None = None,
+        tell: Tell = silent,
+    ) -> None:
+        """Verify every program on every feed.
+
+        Args:
+            backend: the device.
+            request: the programs.
+            options: threads of library calls.
+            tell: hears the name of each program before it runs for the first time.
+
+        Raises:
+            KernelFailed: the reference model cannot be run.
+        """
+        self._backend = backend
+        self._request = request
+        expected = _expected(request) if request.reference is not None else None
+        self._is_compared = expected is not None
+        self._loaded, self._failures = _load(backend, request, options, expected, tell)
+
+    def measure(self) -> PlanResult:
+        """Time by turns the programs that passed."""
+        request, loaded = self._request, self._loaded
+        executors = {name: e for name, (e, _) in loaded.items()}
+        timed = _timed(executors, request, self._backend)
+        found = {
+            name: replace(
+                timed[name],
+                max_abs_error=verdict.max_abs_error,
+                max_rel_error=verdict.max_rel_error,
+            )
+            for name, (_, verdict) in loaded.items()
+        }
+        by_step = executors if request.by_step else {}
+        names = request.programs
+        return PlanResult(
+            measurements={n: found.get(n) or self._failures[n] for n in names},
+            verified=self._is_compared and bool(found),
+            step_seconds={name: e.step_seconds() for name, e in by_step.items()},
+        )
 
 
 def measure_programs(
@@ -68,37 +131,12 @@ def measure_programs(
     options: SessionOptions | None = None,
     tell: Tell = silent,
 ) -> PlanResult:
-    """Verify every program on every feed, then time by turns those that passed.
-
-    A program that cannot be loaded, or disagrees with the reference model, has a
-    failed measurement; the others go on.
-
-    Args:
-        backend: the device.
-        request: the programs.
-        options: threads of library calls.
-        tell: hears the name of each program before it runs for the first time.
+    """Verify programs and time by turns those that passed; see `Programs`.
 
     Raises:
         KernelFailed: the reference model cannot be run.
     """
-    expected = _expected(request) if request.reference is not None else None
-    loaded, failures = _load(backend, request, options, expected, tell)
-    timed = _timed({name: e for name, (e, _) in loaded.items()}, request, backend)
-    found = {
-        name: replace(
-            timed[name],
-            max_abs_error=verdict.max_abs_error,
-            max_rel_error=verdict.max_rel_error,
-        )
-        for name, (_, verdict) in loaded.items()
-    }
-    timed_alone = loaded if request.by_step else {}
-    return PlanResult(
-        measurements={n: found.get(n) or failures[n] for n in request.programs},
-        verified=expected is not None and bool(found),
-        step_seconds={name: e.step_seconds() for name, (e, _) in timed_alone.items()},
-    )
+    return Programs(backend, request, options, tell).measure()
 
 
 _Loaded = dict[str, tuple[Executor, Verdict]]

@@ -20,6 +20,11 @@ from tuner.runtime.timing import MIN_SAMPLES, confidence_interval
 
 DEFENDERS: Final = ("incumbent", "untuned")
 """Who stands until beaten: the stored plan, or the one that needs no tuning."""
+APART: Final = ("alone", "reference")
+"""Measurements that were not taken by turns with the programs, and judge nobody: the
+plan that was kept, and the user's own model, each alone in a process, in turns of whole
+rounds. They are compared with each other: beside other programs, a plan finds their
+data in the caches, and the model would not."""
 CONFIDENCE: Final = 0.95
 """Of every interval here; see `tuner.runtime.timing.confidence_interval`."""
 
@@ -57,7 +62,7 @@ def judge(whole: Mapping[str, Measurement], labels: Sequence[str]) -> str:
     """Which of the programs to keep.
 
     Args:
-        whole: by label; "reference" takes no part.
+        whole: by label; those in `APART` take no part.
         labels: who took part, the tuned plan first.
 
     Returns:
@@ -76,7 +81,7 @@ def judge(whole: Mapping[str, Measurement], labels: Sequence[str]) -> str:
 
 def is_disturbed(whole: Mapping[str, Measurement]) -> bool:
     """Whether the programs' own samples were disturbed."""
-    return any(m.contended for name, m in whole.items() if name != "reference")
+    return any(m.contended for name, m in whole.items() if name not in APART)
 
 
 def gap_of(measured: float | None, bound: float | None) -> float | None:

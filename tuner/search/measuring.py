@@ -13,7 +13,8 @@ from tuner.errors import DeviceUnavailable
 from tuner.execution import whole_request
 from tuner.model import Model
 from tuner.plan import GENERATED, Language, Measurement, Options, Plan, Schedule
-from tuner.runtime.requests import Cache, MeasureRequest, Measures
+from tuner.runtime.requests import Cache, MeasureRequest, Measures, PlanRequest
+from tuner.search.contest import APART, judge
 from tuner.search.kernels import KernelState
 from tuner.search.near import near_key, sizes
 from tuner.search.records import Json, to_json, toolchain_id
@@ -22,6 +23,10 @@ SAMPLE_SECONDS: Final = 0.1
 """Timed samples of one kernel run."""
 WHOLE_SAMPLE_SECONDS: Final = 2.5
 """Timed samples of all whole plans together."""
+ALONE_SAMPLE_SECONDS: Final = 1.5
+"""Timed samples of the plan that is kept and of the user's model, alone, together."""
+ALONE_ROUNDS: Final = 3
+"""Turns of the two, each alone in its process."""
 ATTEMPTS: Final = 4
 """A batch of samples that others disturbed is repeated up to three times."""
 
@@ -128,7 +133,10 @@ class Measurer:
         return next(s for s in sources if s.language == self.language)
 
     def whole(self, plans: Mapping[str, Plan], device: Measures) -> Json:
-        """Verify whole plans against the user's model, and time them by turns."""
+        """Verify whole plans against the user's model, and time them by turns.
+
+        The plan that is kept is then timed once more beside the model, each alone.
+        """
         request = whole_request(
             self.model,
             plans,
@@ -137,17 +145,42 @@ class Measurer:
             budget_seconds=WHOLE_SAMPLE_SECONDS,
             attempts=ATTEMPTS,
         )
-        request = replace(request, flush_bytes=self.flush_bytes)
+        request = replace(request, flush_bytes=self.flush_bytes, rounds=0)
         start = self.clock()
         try:
             result = device.measure_whole(request)
+            kept = judge(result.measurements, list(plans))
+            apart = _apart(request, kept, result.measurements, device)
         except DeviceUnavailable as error:
             return lost(error)
+        found = {**result.measurements, **apart}
         return {
-            "whole": {name: to_json(m) for name, m in result.measurements.items()},
+            "whole": {name: to_json(m) for name, m in found.items()},
             "verified": result.verified,
             "cost_seconds": self.clock() - start,
         }
+
+
+def _apart(
+    request: PlanRequest,
+    kept: str,
+    found: Mapping[str, Measurement],
+    device: Measures,
+) -> dict[str, Measurement]:
+    """The plan that is kept and the user's model, each alone; see `APART`.
+
+    Nothing where the plan failed, or the model cannot be timed.
+    """
+    if kept not in found or found[kept].failure:
+        return {}
+    alone = replace(
+        request,
+        programs={"alone": request.programs[kept]},
+        budget_seconds=ALONE_SAMPLE_SECONDS / ALONE_ROUNDS,
+        rounds=ALONE_ROUNDS,
+    )
+    measured = device.measure_whole(alone).measurements
+    return dict(measured) if set(APART) <= set(measured) else {}
 
 
 def lost(error: DeviceUnavailable) -> Json:

@@ -10,13 +10,13 @@ from typing import Any, Final
 from cost_model.estimate import Evidence
 from tuner.errors import ConstraintsUnsatisfiable
 from tuner.plan import Measurement, Plan, Refinement
-from tuner.search.contest import CONFIDENCE, Contestant, gap_of
+from tuner.search.contest import APART, CONFIDENCE, Contestant, gap_of
 from tuner.search.kernels import tuned_of
 from tuner.search.lineup import LineUp, line_up, stored_contestant
 from tuner.search.rounds import ranked
 from tuner.search.run import Run
 
-SHOWN: Final = ("untuned", "unfused", "incumbent", "reference")
+SHOWN: Final = ("untuned", "unfused", "incumbent", *APART)
 """Whole measurements that a plan shows beside its own."""
 EXACT: Final = 1e-6
 """A gap below this is none: the solver's own tolerance."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tuner.search.budget import Budget
+from tuner.search.contest import APART
 from tuner.search.kernels import KernelState
 from tuner.search.plans import Plans
 from tuner.search.records import Json
@@ -161,7 +162,7 @@ class Proposer:
 
     def _whole_items(self) -> list[Json]:
         run = self._run
-        programs = [m for n, m in run.whole.items() if n != "reference"]
+        programs = [m for n, m in run.whole.items() if n not in APART]
         stray = all(m.failure and m.contended for m in programs)
         if not stray or run.whole_runs >= WHOLE_RUNS:
             return []

@@ -136,6 +136,16 @@ def test_disturbed_times_are_not_compared() -> None:
     assert told["Without fusion"] == fair["Without fusion"]
 
 
+def test_the_runtime_alone_is_compared_with_the_plan_alone() -> None:
+    """Beside other plans, a plan finds their data in the caches, or its own gone."""
+    body = samples.plan_body(layers=1)
+    plan, reference = (body["measured"][name] for name in ("plan", "reference"))
+    body["measured"]["alone"] = {**plan, "seconds": reference["seconds"] / 2}
+    told = {figure.label: figure.note for figure in plan_figures(body)}
+    assert told["ONNX Runtime"].startswith("ours 2")
+    assert told["Without fusion"].startswith("ours 1.64")
+
+
 def test_less_is_better() -> None:
     """A change has a sign, and says whether it is one for the better."""
     less = total("Time", 2.0, 1.0, duration)

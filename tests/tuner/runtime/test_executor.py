@@ -15,11 +15,13 @@ from tuner.errors import InternalError
 from tuner.ir.graph import Graph
 from tuner.ir.types import Array
 from tuner.plan import Buffer, MemoryPlan
+from tuner.runtime.bench import Bench
 from tuner.runtime.executor import Executor
 from tuner.runtime.null import NullBackend
 from tuner.runtime.opencl import OpenCLBackend
-from tuner.runtime.requests import PlanRequest, Program, Step
+from tuner.runtime.requests import Again, PlanRequest, PlanResult, Program, Step
 from tuner.runtime.runner import Runner
+from tuner.runtime.server import Desk, answer
 from tuner.runtime.whole import measure_programs
 
 ROWS, INNER, COLUMNS = 16, 32, 64
@@ -233,6 +235,40 @@ def test_whole_programs_are_verified_and_timed(values: dict[str, Array]) -> None
     assert set(found.measurements) == {"plan", "unfused", "reference"}
     assert all(m.seconds > 0 for m in found.measurements.values())
     assert all(not m.failure for m in found.measurements.values())
+
+
+def test_a_program_and_the_model_are_timed_alone_in_rounds(
+    values: dict[str, Array],
+) -> None:
+    """Each round adds its samples to both; nothing else is loaded beside either."""
+    request = replace(_request(values), rounds=3)
+    request = replace(request, programs={"plan": request.programs["plan"]})
+    with Runner("null") as runner:
+        found = runner.measure_whole(request)
+        assert runner.deaths == 0
+    assert found.verified
+    counts = {name: len(one.samples) for name, one in found.measurements.items()}
+    assert counts.keys() == {"plan", "reference"}
+    assert all(count >= 3 * request.repeats for count in counts.values()), counts
+
+
+def test_the_reference_may_be_left_untimed(values: dict[str, Array]) -> None:
+    """Without a round, programs are verified against the model, which has no time."""
+    with Runner("null") as runner:
+        found = runner.measure_whole(replace(_request(values), rounds=0))
+    assert found.verified
+    assert set(found.measurements) == {"plan", "unfused"}
+
+
+def test_nothing_can_be_timed_again_that_was_not_kept(
+    values: dict[str, Array],
+) -> None:
+    """One round keeps nothing loaded, and to ask for another is an answer."""
+    desk = Desk(Bench(NullBackend()))
+    assert isinstance(answer(desk, replace(_request(values), rounds=1)), PlanResult)
+    assert "nothing is loaded" in answer(desk, Again()).message
+    assert isinstance(answer(desk, replace(_request(values), rounds=2)), PlanResult)
+    assert isinstance(answer(desk, Again()), PlanResult)
 
 
 def test_a_wrong_program_is_not_verified(values: dict[str, Array]) -> None:

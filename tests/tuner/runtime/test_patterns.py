@@ -85,6 +85,8 @@ _TANH: Rows = (
     ("k", "mul", ["x", "half"], {}),
     ("o", "mul", ["k", "g"], {}),
 )
+_STATISTICS = ("mean", "i")
+"""What a layer norm may be asked for beside its result."""
 _CONSTANTS = {
     "one": 1.0,
     "half": 0.5,
@@ -202,10 +204,64 @@ def test_a_group_is_one_operator_with_the_same_result(case: str) -> None:
 def test_a_value_on_the_way_that_is_delivered_stays(case: str) -> None:
     """A group that someone looks into is written node by node."""
     op_type, shape, rows = _CASES[case]
-    for inner in [row[0] for row in rows[:-1] if row[0] not in ("n", "w")]:
+    kept = {"n", "w", *(_STATISTICS if op_type == "LayerNormalization" else ())}
+    for inner in [row[0] for row in rows[:-1] if row[0] not in kept]:
         graph = _graph(rows, shape, ("o", inner))
         assert op_type not in _written(graph)
         assert set(open_graph(graph).run(_feeds(graph))) == {"o", inner}
+
+
+@pytest.mark.parametrize("case", [name for name in _CASES if "layer norm" in name])
+@pytest.mark.parametrize("outputs", [("o", "mean"), ("o", "i"), ("o", "mean", "i")])
+def test_a_layer_norm_delivers_what_training_keeps(
+    case: str, outputs: tuple[str, ...]
+) -> None:
+    """Mean and one over the deviation are results of the one operator, if read."""
+    _, shape, rows = _CASES[case]
+    if "i" not in {row[0] for row in rows}:
+        rows = (*rows, ("i", "reciprocal", ["r"], {}))
+    graph = _graph(rows, shape, outputs)
+    assert _written(graph) == ["LayerNormalization"]
+    feeds = _feeds(graph)
+    found = open_graph(graph).run(feeds)
+    for name, exact in evaluate(graph, feeds, precision="float64").items():
+        assert found[name].shape == exact.shape
+        np.testing.assert_allclose(found[name], exact, rtol=3e-5, atol=3e-6)
+
+
+def test_a_statistic_is_there_for_whoever_reads_it_first() -> None:
+    """A reader of the mean may stand before the norm's end, and is written after."""
+    _, shape, rows = _CASES["layer norm False False"]
+    early = next(n for n, row in enumerate(rows) if row[0] == "mean") + 1
+    rows = (*rows[:early], ("y", "neg", ["mean"], {}), *rows[early:])
+    graph = _graph(rows, shape, ("o", "y"))
+    assert _written(graph) == ["LayerNormalization", "Neg"]
+    feeds = _feeds(graph)
+    exact = evaluate(graph, feeds, precision="float64")
+    found = open_graph(graph).run(feeds)
+    for name in graph.outputs:
+        np.testing.assert_allclose(found[name], exact[name], 3e-5, 3e-6)
+
+
+def test_a_norm_that_reads_its_own_mean_is_none() -> None:
+    """Weights that depend on the mean cannot be operands of what makes it."""
+    _, shape, rows = _CASES["layer norm False False"]
+    early = next(n for n, row in enumerate(rows) if row[0] == "mean") + 1
+    scaled = tuple(
+        (out, op, ["own" if name == "scale" else name for name in reads], more)
+        for out, op, reads, more in rows[early:]
+    )
+    picked = {"starts": (0, 0, 0), "steps": (1, 1, 1), "sizes": (1, 1, 1)}
+    own: Rows = (
+        ("first", "slice", ["mean"], picked),
+        ("flat", "reshape", ["first"], {"shape": (1,)}),
+        ("own", "add", ["flat", "scale"], {}),
+    )
+    graph = _graph((*rows[:early], *own, *scaled), shape)
+    assert "LayerNormalization" not in _written(graph)
+    feeds = _feeds(graph)
+    exact = evaluate(graph, feeds, precision="float64")["o"]
+    np.testing.assert_allclose(open_graph(graph).run(feeds)["o"], exact, 3e-5, 3e-6)
 
 
 def test_weights_may_have_leading_ones() -> None:

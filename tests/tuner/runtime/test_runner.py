@@ -24,7 +24,7 @@ from tuner.runtime.cuda import device_count
 from tuner.runtime.null import NullBackend, NullRunner
 from tuner.runtime.requests import MeasureRequest
 from tuner.runtime.runner import Runner
-from tuner.runtime.server import reply
+from tuner.runtime.server import Desk, reply
 
 
 def _request(kernel: Source | None, **more: Any) -> MeasureRequest:
@@ -203,11 +203,11 @@ class _Fading(NullBackend):
 def test_an_error_that_sticks_is_found_out() -> None:
     """After a failed run the canary decides whether the child may live on."""
     request = _request(source("o[i] = 1;", entry="gone"))
-    fading = Bench(_Fading({"gone": lambda arguments: None}))
+    fading = Desk(Bench(_Fading({"gone": lambda arguments: None})))
     first = reply(fading, request)
     assert first.answer.failure == "runtime"
     assert not first.is_healthy
-    broken = reply(Bench(NullBackend()), request)
+    broken = reply(Desk(Bench(NullBackend())), request)
     assert broken.answer.failure == "compile"
     assert broken.is_healthy
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tuner.plan import Measurement
 from tuner.runtime.timing import (
     MIN_SAMPLES,
     Contention,
@@ -15,8 +16,21 @@ from tuner.runtime.timing import (
     confidence_interval,
     measure,
     measure_by_turns,
+    pooled,
     summarise,
 )
+
+
+def test_rounds_are_one_measurement() -> None:
+    """All samples in order; one disturbed round disturbs all, one failure fails all."""
+    rounds = [summarise([1.0, 2.0, 3.0] * 3), summarise([4.0] * 7, contended=True)]
+    found = pooled(rounds)
+    assert found.samples == (1.0, 2.0, 3.0) * 3 + (4.0,) * 7
+    assert found.low_seconds <= found.seconds == 3.0 <= found.high_seconds
+    assert found.contended
+    assert not pooled(rounds[:1]).contended
+    failed = Measurement(seconds=math.inf, failure="runtime")
+    assert pooled([rounds[0], failed]) == failed
 
 
 def test_few_samples_give_their_range() -> None:

@@ -46,11 +46,15 @@ def test_a_run_measures_verifies_and_is_served_the_second_time(
         log_of_second = run_to_end(second, runner)
     failed = [r for _, results in log for r in results if r.get("failure")]
     assert not failed
-    whole = log[-1][1][0]
+    whole = next(r for _, results in log for r in results if r.get("whole"))
     assert whole["verified"]
-    assert {"untuned", "unfused", "reference"} <= set(whole["whole"])
+    assert {"untuned", "unfused", "alone", "reference"} <= set(whole["whole"])
     assert all(not m["failure"] for m in whole["whole"].values())
-    assert json.loads(json.dumps(body_of(first)))["refinement"]["trials"] > 0
+    body = json.loads(json.dumps(body_of(first)))
+    assert body["refinement"]["trials"] > 0
+    measured = body["measured"]
+    assert measured["alone"]["timed"] == measured["reference"]["timed"]
+    assert measured["alone"]["timed"] != measured["plan"]["timed"]
     quiet = {key for key, result in known.items() if not result["contended"]}
     measured_again = {
         item["key"]
