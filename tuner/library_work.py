@@ -16,7 +16,7 @@ from tuner.ir.graph import Graph, Node, region_inputs
 from tuner.ir.inference import ints
 from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import DType, TensorType
-from tuner.runtime.onnx_patterns import spellings
+from tuner.runtime.onnx_patterns import Shaped, Spelling, spellings
 
 _FUSED_BEHIND_CONV: Final = 2
 """ONNX Runtime's FusedConv takes a sum and an activation (`conv_add_act_fusion.cc`)."""
@@ -52,17 +52,24 @@ def library_work(small: Graph, device: Device) -> Work:
     its own: on a GPU every epilogue (legality lets only those through that the library
     fuses), on a CPU what ONNX Runtime fuses: up to two element-wise operators behind a
     convolution; around a matrix product transposes, and a scale or a bias with an
-    activation; and what it has one operator for, such as a softmax. Every other tensor
-    between two operators passes through memory. Convolutions on a CPU work on channels
+    activation; and what it has one operator for, such as a softmax or attention, whose
+    operands may have to be brought into its order. Every other tensor between two
+    operators passes through memory. Convolutions on a CPU work on channels
     in blocks: what enters or leaves the call is put into that order and back.
     """
     home = homes(small)
     delivered = {home[name] for name in small.outputs}
     nodes = [node for node in small.nodes if node.op != "reshape"]
-    heads = _heads(small, nodes, home, device)
-    found = _operators(small, nodes, home, heads)
     is_blocked = device.kind == "cpu"
+    groups = spellings(small) if device.kind != "gpu" else {}
+    heads = (
+        _heads_on_gpu(nodes)
+        if device.kind == "gpu"
+        else _heads(small, nodes, home, groups)
+    )
+    found = _operators(small, nodes, home, heads)
     reordered = _reorders(small, home, delivered, heads) if is_blocked else ()
+    copied = _copies(small, groups) if is_blocked else ()
     accesses = [_whole(small, name) for name in _read(small)]
     accesses += [_whole(small, name, is_write=True) for name in small.outputs]
     elements = sum(small.types[name].elements for name in small.outputs)
@@ -73,7 +80,7 @@ def library_work(small: Graph, device: Device) -> Work:
         block_threads=threads,
         registers_per_thread=32,
         bytes_in_flight_per_thread=32,
-        operators=(*_counted(small, delivered, found), *reordered)
+        operators=(*_counted(small, delivered, found), *reordered, *copied)
         or (LibraryOperator(),),
     )
 
@@ -141,6 +148,20 @@ def _reorders(
             yield LibraryOperator(internal_bytes=2 * small.types[out].bytes)
 
 
+def _copies(small: Graph, groups: Mapping[str, Spelling]) -> Iterator[LibraryOperator]:
+    """Operands and results that are brought into the order of their operator."""
+    for group in groups.values():
+        for call in group.calls:
+            given = call.inputs[0]
+            if call.op_type == "Transpose" and isinstance(given, Shaped):
+                yield LibraryOperator(
+                    internal_bytes=2 * small.types[given.tensor].bytes
+                )
+        if len(group.calls) > 1 and group.calls[-2].op_type == "Transpose":
+            made = small.types[group.results[0]].bytes
+            yield LibraryOperator(internal_bytes=2 * made)
+
+
 def _is_whole_blocks(kind: TensorType) -> bool:
     shape = kind.static_shape
     return len(shape) > 2 and shape[1] % _BLOCK_CHANNELS == 0  # noqa: PLR2004
@@ -186,14 +207,15 @@ def _readers(
 
 
 def _heads(
-    small: Graph, nodes: Sequence[Node], home: Mapping[str, str], device: Device
+    small: Graph,
+    nodes: Sequence[Node],
+    home: Mapping[str, str],
+    spelled: Mapping[str, Spelling],
 ) -> Mapping[str, str]:
     """The operator in which the library computes each node, by one of its nodes."""
-    if device.kind == "gpu":
-        return _heads_on_gpu(nodes)
     readers = _readers(nodes, home)
     makers = {out: node for node in nodes for out in node.outputs}
-    groups = _groups(small)
+    groups = _groups(spelled)
     chains: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         own, joins = groups.get(node.name, (node.name, _is_pointwise(node)))
@@ -203,6 +225,8 @@ def _heads(
             chain = chains[before.name] if before is not None else ()
             if own in chain:
                 chains[node.name] = chain
+            elif chain and chain[0] in spelled:
+                continue  # an operator for a whole group takes nothing more
             elif chain and len(readers[name]) == 1 and _joins(small, chain, node):
                 chains[node.name] = (*chain, own)
                 break
@@ -210,11 +234,11 @@ def _heads(
     return {**heads, **dict(_turned(small, nodes, home, heads))}
 
 
-def _groups(small: Graph) -> Mapping[str, tuple[str, bool]]:
+def _groups(spelled: Mapping[str, Spelling]) -> Mapping[str, tuple[str, bool]]:
     """What the library has one operator for: its name, and whether a chain takes it."""
     return {
         name: (last, group.op_type == "Clip")
-        for last, group in spellings(small).items()
+        for last, group in spelled.items()
         for name in group.nodes
     }
 

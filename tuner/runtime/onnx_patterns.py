@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -312,9 +312,9 @@ def spellings(graph: Graph) -> Mapping[str, Spelling]:
     """
     found: dict[str, Spelling] = {}
     taken: set[str] = set()
-    for attention in attentions(graph) if _has_attention(graph) else ():
+    for attention in attentions(graph):
         last = graph.producers[attention.result.tensor]
-        if not attention.nodes & taken:
+        if not attention.nodes & taken and _has_attention(graph):
             calls = attention_calls(graph, attention)
             found[last.name] = Spelling(
                 nodes=attention.nodes, op_type="Attention", calls=calls
@@ -449,40 +449,64 @@ def attention_calls(graph: Graph, attention: Attention) -> tuple[Call, ...]:
     """The calls that compute an attention.
 
     Of three axes (batch, rows, heads and depth together) the operator makes no copy of
-    what projections deliver; other orders are brought into the order of the result.
+    what projections deliver, of four none of stacks of matrices; operands and result
+    are brought into the order in which least is copied.
     """
     calls: list[Call] = []
-    order = attention.result.order
+    result, mask = attention.result, attention.mask
+    order = _order(attention)
     operands = [
         _in_order(calls, laid, order)
         for laid in (attention.query, attention.key, attention.value)
     ]
-    mask = attention.mask
     if mask is None:
-        calls.append(_heart(attention, operands))
+        calls.append(_heart(attention, operands, order))
     else:
         rows, keys = attention.query.extents["s"], attention.key.extents["s"]
         added = _added(calls, mask)
         operands.append(_spread(calls, added, mask.shape, (rows, keys)))
-        calls.append(_heart(attention, operands))
+        calls.append(_heart(attention, operands, order))
         if attention.is_guarded:
-            calls.extend(_guard(mask.shape, added, attention.result, len(calls)))
-    shape = graph.types[attention.result.tensor].static_shape
+            made = replace(result, order=order)
+            calls.extend(_guard(mask.shape, added, made, len(calls)))
+    if order != result.order:
+        calls.extend(_turned(result, order, len(calls)))
+    shape = graph.types[result.tensor].static_shape
     calls.append(
         Call(
             op_type="Reshape",
             inputs=(Made(len(calls) - 1), Extents(shape)),
-            results=(attention.result.tensor,),
+            results=(result.tensor,),
         )
     )
     return tuple(calls)
 
 
-def _heart(attention: Attention, operands: list[Operand]) -> Call:
+def _order(attention: Attention) -> str:
+    """The order of axes in which the operator runs, so that least is copied."""
+    laid = (attention.query, attention.key, attention.value, attention.result)
+
+    def copied(order: str) -> int:
+        return sum(math.prod(o.extents.values()) for o in laid if o.order != order)
+
+    return min("bsnh", "bnsh", key=copied)
+
+
+def _turned(result: Laid, order: str, start: int) -> tuple[Call, Call]:
+    """What the call before makes, from the order that it has into the result's."""
+    shape = Extents(tuple(result.extents[letter] for letter in order))
+    perm = [order.index(letter) for letter in result.order]
+    return (
+        Call(op_type="Reshape", inputs=(Made(start - 1), shape)),
+        Call(op_type="Transpose", inputs=(Made(start),), attributes={"perm": perm}),
+    )
+
+
+def _heart(attention: Attention, operands: list[Operand], order: str) -> Call:
     """The operator of an attention, of the two that the library has the faster."""
     query, key = attention.query.extents, attention.key.extents
     attributes: dict[str, Any] = {"scale": attention.scale}
-    is_joined = attention.result.order == "bsnh"
+    is_joined = order == "bsnh"
     if is_joined and len(operands) == 3 and _keeps_no_scores(query, key):  # noqa: PLR2004
         return Call(
             op_type="MultiHeadAttention",

@@ -27,7 +27,6 @@ from tuner.ir.graph import Attribute, Graph, Node
 from tuner.ir.inference import ints, whole
 from tuner.ir.types import Array, DType, TensorType
 from tuner.runtime.onnx_patterns import (
-    OWN_DOMAIN,
     Extents,
     Filled,
     Made,
@@ -39,6 +38,9 @@ from tuner.runtime.onnx_patterns import (
     spellings,
 )
 
+WRITING_REVISION: Final = 2
+"""Grows whenever an unchanged graph is written as other operators: times of library
+calls are times of a writing."""
 OPSET: Final = 21
 _IR_VERSION: Final = 10
 _INT64_MIN: Final = -(1 << 63)
@@ -595,9 +597,9 @@ def _in_order(graph: Graph, groups: Mapping[str, Spelling]) -> Iterator[str]:
 
 def _opsets(graph: Graph, groups: Iterable[Spelling]) -> list[Any]:
     """Ours, unless an opaque node means something else in it."""
-    calls = (call for group in groups for call in group.calls)
+    calls = [call for group in groups for call in group.calls]
     needed = max((call.since for call in calls), default=OPSET)
-    versions = {"": max(OPSET, needed), OWN_DOMAIN: 1}
+    versions = {"": max(OPSET, needed), **{c.domain: 1 for c in calls if c.domain}}
     for node in graph.nodes:
         if node.op != "opaque":
             continue

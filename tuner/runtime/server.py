@@ -16,6 +16,7 @@ from tuner.runtime.canary import sing
 from tuner.runtime.devices import open_backend
 from tuner.runtime.failures import failed, failure_of
 from tuner.runtime.library import SessionOptions
+from tuner.runtime.onnx_writer import WRITING_REVISION
 from tuner.runtime.requests import Again, MeasureRequest, PlanRequest, Tell, silent
 from tuner.runtime.whole import Programs, Reference, ReferenceRequest
 
@@ -25,7 +26,8 @@ class Hello:
     """First message of a child: its device is open and the canary sang, or why not.
 
     Attributes:
-        toolchain: compiler, driver and library versions, and the library's threads.
+        toolchain: compiler, driver and library versions, how models are written for the
+            library, and its threads.
         problem: empty when the device works; else `where` and `hint` belong to it.
     """
 
@@ -91,7 +93,8 @@ def _versions(backend: Backend, threads: int) -> str:
         runtime = library.toolchain()
     except DeviceUnavailable:
         runtime = "no library"
-    return f"{backend.toolchain}, {runtime}, {threads} threads"
+    written = f"models of revision {WRITING_REVISION}"
+    return f"{backend.toolchain}, {runtime}, {written}, {threads} threads"
 
 
 @dataclass(slots=True)

@@ -331,6 +331,9 @@ def test_its_scores_cost_no_traffic() -> None:
     cpu = resolve_target("cpu")
     graph = written(Form())
     (whole,) = library_work(graph, cpu).operators
+    stacked = written(Form(joins=False))
+    copies = library_work(stacked, cpu).operators[1:]
+    assert [one.internal_bytes for one in copies] == [2 * 4 * BATCH * ROWS * 12]
     apart = written(Form(), (graph.nodes[-6].outputs[0],))
     assert whole.internal_bytes == 0
     assert len(library_work(apart, cpu).operators) > 1
