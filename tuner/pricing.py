@@ -14,6 +14,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final, cast
 
+import numpy as np
+
 from cost_model.device import Device, LaunchMode
 from cost_model.estimate import Estimate, Evidence
 from cost_model.roofline import (
@@ -27,8 +29,10 @@ from cost_model.roofline import (
 )
 from cost_model.work import Pipe, Work
 from tuner.fusion.columns import Least
+from tuner.fusion.milp import Numbers
 from tuner.fusion.view import ALIAS
 from tuner.ir.graph import Graph, Node, Region, extract
+from tuner.ir.types import TensorType
 from tuner.kernel.count import work as count_work
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.least import computing_operations, moving_operations
@@ -40,6 +44,8 @@ from tuner.plan import GENERATED, Family, Options, Resources, Schedule
 
 LIBRARY_SCHEDULE = Schedule.of()
 """A library call has no knobs of ours."""
+PIPES: Final = tuple(Pipe)
+NOTHING_MOVED: Final = Moved(private_bytes=0.0, cache_bytes=0.0, dram_bytes=0.0)
 FLOORED: Final = frozenset({Family.POINTWISE, Family.REDUCTION})
 """Families whose kernels read all of what they read, but for nodes that narrow it."""
 
@@ -111,6 +117,39 @@ class Floor:
             ),
             operations,
             kernels=kernels,
+            launch_mode=self.mode,
+        )
+
+    def reading(self, tensor: TensorType) -> Numbers:
+        """What a kernel has to do to read all of a tensor; such work adds up."""
+        moved = least_moved(tensor.bytes, self.device)
+        return self._work(moved, moving_operations(tensor, self.device))
+
+    def writing(self, tensor: TensorType) -> Numbers:
+        """What a kernel has to do to write a tensor."""
+        moved = least_moved(tensor.bytes, self.device, is_write=True)
+        return self._work(moved, moving_operations(tensor, self.device))
+
+    def computing(self, region: Region, family: Family) -> Numbers:
+        """What a kernel has to do to compute all of a node, alone in a region here."""
+        found = self.pricer.least_operations(region, family) if self.pricer else {}
+        return self._work(NOTHING_MOVED, found)
+
+    def _work(self, moved: Moved, operations: Mapping[Pipe, float]) -> Numbers:
+        """Bytes by level and operations by pipe, side by side."""
+        lowered = self.pricer.lowered_pipes if self.pricer else frozenset(PIPES)
+        counts = [0.0 if p in lowered else operations.get(p, 0.0) for p in PIPES]
+        nbytes = (moved.private_bytes, moved.cache_bytes, moved.dram_bytes)
+        return np.asarray([*nbytes, *counts], dtype=np.float64)
+
+    def kernel_seconds(self, work: Numbers) -> float:
+        """What a generated kernel costs at least that has so much to do."""
+        private, cache, dram, *counts = work.tolist()
+        return least_joint_seconds(
+            self.device,
+            Moved(private_bytes=private, cache_bytes=cache, dram_bytes=dram),
+            {pipe: n for pipe, n in zip(PIPES, counts, strict=True) if n},
+            kernels=1,
             launch_mode=self.mode,
         )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
+
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.legality import Refusal, Rules
+from tuner.fusion.milp import Numbers
 from tuner.fusion.pieces import Priced
 from tuner.fusion.traffic import traffic
 from tuner.fusion.view import bits
@@ -44,9 +46,6 @@ class Floor(Protocol):
     def any_launch_seconds(self) -> float:
         """What a kernel costs at least, whoever runs it."""
 
-    def moving_seconds(self, nbytes: int) -> float:
-        """What it adds to read or write a tensor of so many bytes."""
-
     def storing_seconds(self, nbytes: int) -> float:
         """What it adds to write a tensor of so many bytes; no less than moving it."""
 
@@ -57,6 +56,18 @@ class Floor(Protocol):
             work: what has to be moved and computed.
             kernels: no fewer can do it.
         """
+
+    def reading(self, tensor: TensorType) -> Numbers:
+        """What a kernel has to do to read all of a tensor; such work adds up."""
+
+    def writing(self, tensor: TensorType) -> Numbers:
+        """What a kernel has to do to write a tensor."""
+
+    def computing(self, region: Region, family: Family) -> Numbers:
+        """What a kernel has to do to compute all of a node, alone in a region here."""
+
+    def kernel_seconds(self, work: Numbers) -> float:
+        """What a generated kernel costs at least that has so much to do."""
 
 
 class Book:
@@ -123,7 +134,9 @@ class Columns:
         self._found: dict[tuple[int, int], Priced] = {}
         self._prices: dict[int, tuple[float, Family]] = {}
         self._floor = floor
-        self._moving: dict[int, float] = {}
+        self._reading: dict[str, Numbers] = {}
+        self._writing: dict[str, Numbers] = {}
+        self._computing: dict[int, Numbers] = {}
         self._families: set[Family] = set()
 
     @property
@@ -139,29 +152,56 @@ class Columns:
     def at_least(self, candidate: Candidate) -> tuple[float, bool]:
         """Seconds that a candidate costs at least, and whether it costs just that."""
         found = self._found.get((candidate.mask, candidate.outputs))
-        launch = None
-        if found is None and self._floor is not None:
-            launch = self._floor.launch_seconds(candidate.family)
-        if launch is None:
+        floor = None if found is not None else self._floor
+        if floor is None or floor.launch_seconds(candidate.family) is None:
             return self.price(candidate).seconds, True
         self._families.add(candidate.family)
-        return launch + self._moving_seconds(candidate), False
+        return floor.kernel_seconds(self._work(floor, candidate)), False
 
-    def _moving_seconds(self, candidate: Candidate) -> float:
-        """What reading and writing takes at least; reads of a part count as none."""
-        view = self._rules.view
-        sizes = [view.bytes[j] for j in bits(candidate.outputs)]
-        if not candidate.mask & view.narrowing:
-            sizes += [view.bytes[j] for j in bits(candidate.needs)]
-            given = {name for i in bits(candidate.mask) for name in view.given[i]}
-            sizes += [view.given_bytes[name] for name in sorted(given)]
-        return math.fsum(map(self._tensor_seconds, sizes))
+    def _work(self, floor: Floor, candidate: Candidate) -> Numbers:
+        """What a candidate has to do at least.
 
-    def _tensor_seconds(self, nbytes: int) -> float:
-        found = self._moving.get(nbytes)
+        Where a node of it may need a part of its operands only, what is read, and what
+        is computed for it, counts as nothing.
+        """
+        view, mask = self._rules.view, candidate.mask
+        parts = [self._written(floor, view.tensors[j]) for j in bits(candidate.outputs)]
+        narrowing = mask & view.narrowing
+        if not narrowing:
+            names = [view.tensors[j] for j in bits(candidate.needs)]
+            given = {name for i in bits(mask) for name in view.given[i]}
+            names += sorted(name for name in given if not view.is_free(name))
+            parts += [self._read(floor, name) for name in names]
+        parts += [
+            self._computed(floor, i)
+            for i in bits(mask)
+            if not (narrowing and (view.below[i] | 1 << i) & narrowing)
+        ]
+        total: Numbers = np.add.reduce(parts)
+        return total
+
+    def _read(self, floor: Floor, name: str) -> Numbers:
+        found = self._reading.get(name)
         if found is None:
-            assert self._floor is not None
-            found = self._moving[nbytes] = self._floor.moving_seconds(nbytes)
+            types = self._rules.view.graph.types
+            found = self._reading[name] = floor.reading(types[name])
+        return found
+
+    def _written(self, floor: Floor, name: str) -> Numbers:
+        found = self._writing.get(name)
+        if found is None:
+            types = self._rules.view.graph.types
+            found = self._writing[name] = floor.writing(types[name])
+        return found
+
+    def _computed(self, floor: Floor, i: int) -> Numbers:
+        found = self._computing.get(i)
+        if found is None:
+            made = self._rules.view.made[i]
+            family = self._rules.judge(1 << i, made)
+            assert not isinstance(family, Refusal), family
+            region = self._book.region(1 << i, made)
+            found = self._computing[i] = floor.computing(region, family)
         return found
 
     def price(self, candidate: Candidate) -> Priced:

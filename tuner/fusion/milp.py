@@ -10,6 +10,9 @@ A cost may be known only from below. Such a column is asked for its cost when th
 relaxation or the best point uses it; what a cost grows by, its reduced cost grows by,
 so the argument above holds for columns that are never asked.
 
+Problems are solved again with rows that cut points off; what is known of costs, and
+which columns are of use to the relaxation, is kept.
+
 Source: H. Crowder, E. L. Johnson, M. Padberg, "Solving large-scale zero-one linear
 programming problems", Operations Research 31(5), 1983, for fixing by reduced costs; J.
 J. Forrest (1989) in R. E. Bixby and others, "Very large-scale linear programming: a
@@ -35,6 +38,10 @@ FIRST_SHARE: Final = 0.025
 """Columns whose reduced cost is at most this share of the relaxation come first."""
 WIDER: Final = 4.0
 """By how much that share grows while the columns hold no point."""
+ENOUGH: Final = 200
+"""So many columns are never too many to look at."""
+PIVOTING: Final = 1e-7
+"""A reduced cost below this says that a column may be of use."""
 TURNS: Final = 3
 """How often only those columns are asked that a point uses."""
 QUICK: Final = 500
@@ -117,8 +124,17 @@ class Rows:
             least=np.asarray([row.least for row in rows], dtype=np.float64),
         )
 
-    def within(self, kept: Marks) -> Rows | None:
-        """The rows without the columns that are 0 now.
+    def plus(self, more: Rows) -> Rows:
+        """These rows and others."""
+        return Rows(
+            starts=np.concatenate([self.starts, more.starts[1:] + self.starts[-1]]),
+            columns=np.concatenate([self.columns, more.columns]),
+            coefficients=np.concatenate([self.coefficients, more.coefficients]),
+            least=np.concatenate([self.least, more.least]),
+        )
+
+    def within(self, kept: Marks) -> tuple[Rows, Marks] | None:
+        """The rows without the columns that are 0 now, and which rows they are.
 
         Rows that any point keeps are left out. None if no point keeps some row.
         """
@@ -136,12 +152,13 @@ class Rows:
         inside = live[home]
         places = np.cumsum(kept, dtype=np.int32) - 1
         counts = np.bincount(home[inside], minlength=count)[live]
-        return Rows(
+        rows = Rows(
             starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
             columns=places[self.columns[entries][inside]].astype(np.int32),
             coefficients=values[inside],
             least=self.least[live],
         )
+        return rows, live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -186,6 +203,11 @@ class _Costs:
         self._settle = settle
         self.is_over = False
 
+    def extend(self, count: int) -> None:
+        """More columns, which cost nothing."""
+        self.values = np.concatenate([self.values, np.zeros(count)])
+        self.vague = np.concatenate([self.vague, np.zeros(count, dtype=np.bool_)])
+
     @property
     def possible(self) -> Marks:
         """Columns that can be chosen."""
@@ -221,65 +243,238 @@ def minimise(
     vague: Sequence[int] = (),
     settle: Settle = _nothing_vague,
 ) -> Optimum:
-    """Least cost over 0/1 columns.
+    """Least cost over 0/1 columns; the arguments are those of `Minimiser`."""
+    problem = Minimiser(costs, rows, binaries=binaries, vague=vague, settle=settle)
+    return problem.solve(time_limit_seconds)
 
-    Args:
-        costs: one per column, none below 0; columns from `binaries` on are auxiliary,
-            in [0, 1].
-        rows: what a point must keep.
-        binaries: how many columns, from the first on, are whole.
-        time_limit_seconds: when to stop with the best point so far.
-        vague: columns that may cost more than `costs` says.
-        settle: says what they cost.
+
+class Minimiser:
+    """Least cost over 0/1 columns, again and again while rows cut points off."""
+
+    def __init__(
+        self,
+        costs: Sequence[float] | Numbers,
+        rows: Rows | Sequence[Row],
+        *,
+        binaries: int,
+        vague: Sequence[int] = (),
+        settle: Settle = _nothing_vague,
+        first: Sequence[int] = (),
+    ) -> None:
+        """Keep the problem.
+
+        Args:
+            costs: one per column, none below 0; columns from `binaries` on are
+                auxiliary, in [0, 1].
+            rows: what a point must keep.
+            binaries: how many columns, from the first on, are whole.
+            vague: columns that may cost more than `costs` says.
+            settle: says what they cost.
+            first: columns that hold a point, to start with; by default all.
+        """
+        self._rows = rows if isinstance(rows, Rows) else Rows.of(rows)
+        self._prices = _Costs(costs, vague, settle)
+        self._binaries = binaries
+        self._branching = np.arange(len(self._prices.values)) < binaries
+        self._relaxation = _Relaxation(
+            self._prices, self._rows, self._first(binaries, first)
+        )
+
+    def _first(self, binaries: int, first: Sequence[int]) -> Marks:
+        count = len(self._prices.values)
+        if not first or binaries <= ENOUGH:
+            return np.ones(count, dtype=np.bool_)
+        found = np.arange(count) >= binaries
+        found[list(first)] = True
+        return found
+
+    def add(
+        self, rows: Sequence[Row], *, columns: int = 0, branches: bool = True
+    ) -> None:
+        """Ask more of a point.
+
+        Args:
+            rows: what it must keep, too.
+            columns: how many auxiliary columns there are behind those known so far.
+            branches: whether those are whole where a point is; then a search may
+                branch on them.
+        """
+        more = np.full(columns, branches, dtype=np.bool_)
+        self._branching = np.concatenate([self._branching, more])
+        self._prices.extend(columns)
+        self._rows = self._rows.plus(Rows.of(rows))
+        self._relaxation.add(self._rows, columns)
+
+    def bound(self, time_limit_seconds: float) -> float:
+        """What no point can beat, from what columns cost at least; nothing is asked."""
+        relaxed, _ = self._relaxation.solve(time_limit_seconds, asks=False)
+        return relaxed.cost if relaxed.has_point else 0.0
+
+    def solve(self, time_limit_seconds: float) -> Optimum:
+        """The best point, and what no point can beat.
+
+        Args:
+            time_limit_seconds: when to stop with the best point so far.
+        """
+        prices, binaries = self._prices, self._binaries
+        whole = np.arange(len(prices.values)) < binaries
+        relaxed, left = self._relaxation.solve(time_limit_seconds)
+        if relaxed.is_impossible:
+            return NOTHING
+        if not relaxed.has_point:
+            return Optimum(chosen=(), bound=0.0)
+        if prices.is_over:
+            return Optimum(chosen=(), bound=relaxed.cost)
+        parts = np.minimum(np.abs(relaxed.values), np.abs(1 - relaxed.values))
+        if not np.any(parts[whole] > WHOLE):
+            return Optimum(chosen=_ones(relaxed.values, binaries), bound=relaxed.cost)
+        kinds = _Kinds(whole=whole, branching=self._branching)
+        return _sifted(prices, self._rows, kinds, relaxed, left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Kinds:
+    """What columns are.
+
+    Attributes:
+        whole: those that are chosen or not.
+        branching: those that are 0 or 1, auxiliary ones among them.
     """
-    matrix = rows if isinstance(rows, Rows) else Rows.of(rows)
-    prices = _Costs(costs, vague, settle)
-    whole = np.arange(len(prices.values)) < binaries
-    relaxed, left = _relaxed(prices, matrix, time_limit_seconds)
-    if relaxed.is_impossible:
-        return NOTHING
-    if not relaxed.has_point:
-        return Optimum(chosen=(), bound=0.0)
-    if prices.is_over:
-        return Optimum(chosen=(), bound=relaxed.cost)
-    parts = np.minimum(np.abs(relaxed.values), np.abs(1 - relaxed.values))
-    if not np.any(parts[whole] > WHOLE):
-        return Optimum(chosen=_ones(relaxed.values, binaries), bound=relaxed.cost)
-    return _sifted(prices, matrix, whole, relaxed, left)
+
+    whole: Marks
+    branching: Marks
 
 
-def _relaxed(prices: _Costs, rows: Rows, left: float) -> tuple[_Solved, float]:
-    """The relaxation, in which every column that is used costs what it is said to.
+class _Relaxation:
+    """The problem without whole columns.
 
-    What became dearer is still feasible, so each solve goes on where the last ended.
+    It is solved with few columns first. Those come in that its row prices say may make
+    it cheaper, until there are none: then no column that was left out is of use.
     """
-    everything = np.ones(len(prices.values), dtype=np.bool_)
-    matrix = rows.within(everything)
-    if matrix is None:
-        return _impossible(len(everything)), left
-    solver = _solver(prices.values, matrix, None)
-    used = 0.0
-    while True:
-        solver.setOptionValue("time_limit", used + max(LEAST_SECONDS, left))
-        solver.run()
-        found = _read(solver, everything, is_relaxed=True)
+
+    def __init__(self, prices: _Costs, rows: Rows, first: Marks) -> None:
+        """Start with some columns.
+
+        Args:
+            prices: of all columns.
+            rows: what a point must keep.
+            first: columns to start with; they should hold a point.
+        """
+        self._prices, self._rows = prices, rows
+        self._kept = first
+        self._part: _Part | None = None
+
+    def add(self, rows: Rows, columns: int) -> None:
+        """Other rows, and columns behind those there are, from 0 to 1."""
+        more = np.ones(columns, dtype=np.bool_)
+        self._rows, self._kept = rows, np.concatenate([self._kept, more])
+        self._part = None
+
+    def solve(self, left: float, *, asks: bool = True) -> tuple[_Solved, float]:
+        """The best point, in which every used column costs what it is said to.
+
+        Args:
+            left: seconds.
+            asks: whether to ask what columns cost; else their least costs stand.
+        """
+        while True:
+            found, left = self._settled(left, asks=asks)
+            missing = ~self._kept & self._prices.possible
+            if found.has_point:
+                reduced = self._reduced()
+                missing &= reduced < -PIVOTING
+                found = replace(found, reduced=reduced)
+            elif not found.is_impossible:
+                return found, left
+            if not np.any(missing):
+                return found, left
+            self._keep(missing, found)
+
+    def _keep(self, missing: Marks, found: _Solved) -> None:
+        """More columns: those that say most, as many again as there are."""
+        if found.has_point:
+            order = np.argsort(np.where(missing, found.reduced, np.inf), kind="stable")
+            most = max(ENOUGH, int(self._kept.sum()) // 2)
+            missing = np.isin(np.arange(len(missing)), order[:most]) & missing
+        self._kept = self._kept | missing
+        self._part = None
+
+    def _settled(self, left: float, *, asks: bool) -> tuple[_Solved, float]:
+        """The best point of the columns that are kept."""
+        if self._part is None:
+            self._part = _Part.of(self._prices.values, self._rows, self._kept)
+        if self._part is None:
+            return _impossible(len(self._kept)), left
+        while True:
+            found = self._part.solve(self._prices.values, left)
+            left -= found.seconds
+            if not (asks and found.has_point):
+                return found, left
+            if self._prices.settle(found.values > WHOLE) is None:
+                return found, left
+
+    def _reduced(self) -> Numbers:
+        """Reduced costs of all columns; rows that the part lacks cost nothing."""
+        assert self._part is not None
+        rows, prices = self._rows, np.zeros(len(self._rows.least))
+        prices[self._part.live] = self._part.row_prices
+        each = rows.coefficients * np.repeat(prices, np.diff(rows.starts))
+        count = len(self._prices.values)
+        return self._prices.values - np.bincount(rows.columns, each, minlength=count)
+
+
+class _Part:
+    """A relaxation with some columns; each solve goes on where the last ended."""
+
+    def __init__(self, solver: Any, kept: Marks, live: Marks, told: Numbers) -> None:
+        self.live = live
+        self._solver, self._kept = solver, kept
+        self._places = np.flatnonzero(kept)
+        self._told = told.copy()
+        self._used = 0.0
+
+    @classmethod
+    def of(cls, prices: Numbers, rows: Rows, kept: Marks) -> _Part | None:
+        """The part with these columns; None if they hold no point."""
+        kept = kept & np.isfinite(prices)
+        inside = rows.within(kept)
+        if inside is None:
+            return None
+        matrix, live = inside
+        return cls(_solver(prices[kept], matrix, None), kept, live, prices)
+
+    @property
+    def row_prices(self) -> Numbers:
+        """What the live rows cost."""
+        return np.asarray(self._solver.getSolution().row_dual, dtype=np.float64)
+
+    def solve(self, prices: Numbers, left: float) -> _Solved:
+        """The best point; the seconds are those of this solve alone."""
+        self._tell(prices)
+        limit = self._used + max(LEAST_SECONDS, left)
+        self._solver.setOptionValue("time_limit", limit)
+        self._solver.run()
+        found = _read(self._solver, self._kept, is_relaxed=True)
         if not found.is_settled:  # where the last solve ended can be a bad start
-            solver.clearSolver()
-            solver.run()
-            found = _read(solver, everything, is_relaxed=True)
-        left, used = left - (found.seconds - used), found.seconds
-        more = prices.settle(found.values > WHOLE) if found.has_point else None
-        if more is None:
-            return found, left
-        for k in np.flatnonzero(more).tolist():
-            if np.isinf(prices.values[k]):
-                solver.changeColBounds(k, 0.0, 0.0)
-            else:
-                solver.changeColCost(k, prices.values[k])
+            self._solver.clearSolver()
+            self._solver.run()
+            found = _read(self._solver, self._kept, is_relaxed=True)
+        seconds, self._used = found.seconds - self._used, found.seconds
+        return replace(found, seconds=seconds)
+
+    def _tell(self, prices: Numbers) -> None:
+        """What has become dearer since the last solve."""
+        for place, k in enumerate(self._places.tolist()):
+            if prices[k] > self._told[k]:
+                if np.isinf(prices[k]):
+                    self._solver.changeColBounds(place, 0.0, 0.0)
+                else:
+                    self._solver.changeColCost(place, prices[k])
+        self._told = prices.copy()
 
 
 def _sifted(
-    prices: _Costs, rows: Rows, whole: Marks, relaxed: _Solved, left: float
+    prices: _Costs, rows: Rows, kinds: _Kinds, relaxed: _Solved, left: float
 ) -> Optimum:
     """Solve with the columns that may be part of the best point.
 
@@ -289,14 +484,14 @@ def _sifted(
     best point has none of them, no point is better, whatever the rest costs; else those
     in it are asked where there are few columns, and all that are left where not.
     """
-    sieve = _Sieve(prices, rows, whole, relaxed)
+    sieve = _Sieve(prices, rows, kinds, relaxed)
     known = np.isfinite(prices.values) & ~prices.vague
     if np.any(prices.vague & sieve.near):
         left -= sieve.start_with(sieve.kept & known, left)
     best = sieve.best(relaxed.cost)
     for turn in itertools.count():
         kept, beyond = sieve.kept, sieve.beyond
-        found = _run(prices.values, rows, kept, whole, left, sieve.cost)
+        found = _run(prices.values, rows, kept, kinds.branching, left, sieve.cost)
         left -= found.seconds
         if found.is_impossible:
             if sieve.cost <= beyond:  # no point is cheaper than what is known
@@ -330,9 +525,10 @@ class _Sieve:
     """
 
     def __init__(
-        self, prices: _Costs, rows: Rows, whole: Marks, relaxed: _Solved
+        self, prices: _Costs, rows: Rows, kinds: _Kinds, relaxed: _Solved
     ) -> None:
-        self._prices, self._rows, self._whole = prices, rows, whole
+        self._prices, self._rows = prices, rows
+        self._whole, self._branching = kinds.whole, kinds.branching
         self._least, self._reduced = relaxed.cost, relaxed.reduced.copy()
         self.slack = max(FEASIBILITY, FIRST_SHARE * relaxed.cost)
         self.start: Numbers | None = None
@@ -356,7 +552,7 @@ class _Sieve:
 
     def start_with(self, columns: Marks, left: float) -> float:
         """Solve with columns whose cost is known; the seconds that it took."""
-        found = _run(self._prices.values, self._rows, columns, self._whole, left)
+        found = _run(self._prices.values, self._rows, columns, self._branching, left)
         self.keep(found)
         if self.start is not None:
             self.slack = min(self.slack, self._needed)
@@ -401,20 +597,21 @@ def _run(
     prices: Numbers,
     rows: Rows,
     kept: Marks,
-    whole: Marks,
+    branching: Marks,
     seconds: float,
     most: float = np.inf,
 ) -> _Solved:
-    """Solve with some columns, of which `whole` says which are.
+    """Solve with some columns, of which `branching` says which are whole.
 
     Points that cost more than `most` are of no interest. It is given to the solver as
     a limit: to hand it the point itself is not safe (HiGHS 1.16 calls such a point
     optimal where it is not).
     """
-    matrix = rows.within(kept)
-    if matrix is None:
+    inside = rows.within(kept)
+    if inside is None:
         return _impossible(len(prices))
-    solver = _solver(prices[kept], matrix, whole[kept])
+    matrix, _ = inside
+    solver = _solver(prices[kept], matrix, branching[kept])
     if np.isfinite(most):
         solver.setOptionValue("objective_bound", most * (1 + WHOLE))
     solver.setOptionValue("time_limit", max(LEAST_SECONDS, seconds))

@@ -1,8 +1,8 @@
-"""Launch order of kernels, and the ring that is in the way when there is none."""
+"""Launch order of kernels, and the rings that are in the way when there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 from tuner.errors import InternalError
@@ -42,10 +42,14 @@ def runnable_order(
     return order, [k for k, count in enumerate(missing) if count]
 
 
-def ring_of(
+def rings_of(
     needs: Sequence[int], makes: Sequence[int], stuck: Sequence[int]
-) -> tuple[list[int], int]:
-    """Few kernels that wait for each other, and the tensors that they wait for.
+) -> list[tuple[int, ...]]:
+    """Tensors that wait for each other, in short rings.
+
+    In a ring each tensor is written only by kernels that read the next one, and the
+    last by kernels that read the first. So none of them is ever written, whatever else
+    is chosen that does not write one of them.
 
     Args:
         needs: tensor mask of what each kernel reads.
@@ -53,35 +57,51 @@ def ring_of(
         stuck: kernels that `runnable_order` could not place.
 
     Returns:
-        Kernels, and tensors that no kernel outside them writes. A short ring where
-        each tensor has one writer, else all that are stuck.
+        Through every tensor a shortest ring, each once; none where kernels that write
+        the same tensor wait for different ones.
     """
-    ready, waiting = 0, set(stuck)
+    waiting = set(stuck)
+    ready = never = 0
     for k, mask in enumerate(makes):
-        if k not in waiting:
+        if k in waiting:
+            never |= mask
+        else:
             ready |= mask
-    writers: dict[int, list[int]] = {}
+    never &= ~ready
+    behind: dict[int, int] = {}
     for k in stuck:
-        for bit in _single_bits(makes[k] & ~ready):
-            writers.setdefault(bit, []).append(k)
-    path, seen = [stuck[0]], {stuck[0]: 0}
-    wanted: list[int] = []
-    while True:
-        missing = [b for b in _single_bits(needs[path[-1]] & ~ready) if b in writers]
-        single = [b for b in missing if len(writers[b]) == 1]
-        if not single:
-            return list(stuck), sum(writers)
-        wanted.append(single[0])
-        (following,) = writers[single[0]]
-        if following in seen:
-            start = seen[following]
-            return path[start:], sum(set(wanted[start:]))
-        seen[following] = len(path)
-        path.append(following)
+        for j in bits(makes[k] & never):
+            behind[j] = behind.get(j, never) & needs[k]
+    found: dict[int, tuple[int, ...]] = {}
+    for j in sorted(behind):
+        ring = _shortest_ring(behind, j)
+        if ring:
+            found.setdefault(sum(1 << t for t in ring), ring)
+    return list(found.values())
 
 
-def _single_bits(mask: int) -> list[int]:
-    return [1 << place for place in bits(mask)]
+def _shortest_ring(behind: Mapping[int, int], first: int) -> tuple[int, ...]:
+    """Tensors from one to the last that waits for it; none if it is in no ring."""
+    origin = {first: first}
+    front = [first]
+    while front:
+        following = []
+        for t in front:
+            for u in bits(behind[t]):
+                if u == first:
+                    return _way(origin, first, t)
+                if u not in origin:
+                    origin[u] = t
+                    following.append(u)
+        front = following
+    return ()
+
+
+def _way(origin: Mapping[int, int], first: int, last: int) -> tuple[int, ...]:
+    way = [last]
+    while way[-1] != first:
+        way.append(origin[way[-1]])
+    return tuple(reversed(way))
 
 
 def launch_order(graph: Graph, choices: Sequence[Choice]) -> tuple[Choice, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
@@ -54,6 +54,9 @@ STOPPED: Final = (
     "the time limit was reached: what was left out depends on how fast the machine is"
 )
 """Said where a limit cut something short: another run may give another answer."""
+JOINED_SHARE: Final = 0.05
+"""Of a bound on kernels apart, what joining them afterwards could save yet: only a
+library call that is cheaper by more ends the search for them."""
 FINISHING_SHARE: Final = 0.1
 """Of the time limit, what is left at least for kernels side by side: they are found
 quickly, and may save more than a search that does not end."""
@@ -194,7 +197,9 @@ class Partitioner:
         starts.update(
             constrained(rules, columns, singles, wishes, self._rivals(columns, singles))
         )
-        chosen, bound = search.run()
+        whole = _whole_call(rules, columns, wishes)
+        enough = whole.seconds / (1 - JOINED_SHARE) if whole else math.inf
+        chosen, bound = search.run(enough)
         time.keep(FINISHING_SHARE)
         improved = _improved(search, chosen)
         chosen = cheapest(improved, starts, wishes, self._book.moved_bytes)
@@ -245,6 +250,16 @@ class Partitioner:
         )
 
 
+def _whole_call(rules: Rules, columns: Columns, pins: Pins) -> Priced | None:
+    """The whole graph as one library call, where that is legal."""
+    view = rules.view
+    mask, outputs = view.everything, view.delivered
+    family = rules.judge(mask, outputs) if mask else Family.POINTWISE
+    if family is not Family.LIBRARY or not pins.allow(mask, outputs):
+        return None
+    return columns.price(Candidate(mask=mask, outputs=outputs, needs=0, family=family))
+
+
 class _Time:
     """How much of a time limit is left, and whether anyone was told that it is over."""
 
@@ -292,14 +307,13 @@ def _or_whole(
     rules: Rules, columns: Columns, pins: Pins, chosen: list[Priced]
 ) -> list[Priced]:
     """The whole graph as one library call, where that is legal and cheaper."""
-    view = rules.view
-    mask, outputs = view.everything, view.delivered
-    family = rules.judge(mask, outputs) if mask else Family.POINTWISE
-    if family is not Family.LIBRARY or not pins.allow(mask, outputs):
-        return chosen
-    whole = columns.price(Candidate(mask=mask, outputs=outputs, needs=0, family=family))
+    whole = _whole_call(rules, columns, pins)
     apart = math.fsum(kernel.seconds for kernel in chosen)
-    return [whole] if whole.seconds < apart else chosen
+    return [whole] if whole is not None and whole.seconds < apart else chosen
+
+
+def _seconds(kernels: Iterable[Priced]) -> float:
+    return math.fsum(kernel.seconds for kernel in kernels)
 
 
 class _Search:
@@ -321,14 +335,25 @@ class _Search:
         self.starts = starts
         self.solver = PieceSolver(space.view, pins, columns, starts, remaining_seconds)
         self.known: dict[object, tuple[Zone, Piece, Answer]] = {}
+        self.pieces: dict[int, Piece] = {}
         self.seen = 0
         self.complete = True
         self.is_bound_by_floor = False
 
-    def run(self) -> tuple[list[Priced], float]:
-        """Chosen kernels, in no order, and a bound on every choice."""
+    def run(self, enough: float) -> tuple[list[Priced], float]:
+        """Chosen kernels, in no order, and a bound on every choice.
+
+        Args:
+            enough: where no choice costs less than this, any will do.
+        """
         kernels = (p.candidate.mask for start in self.starts for p in start)
         zones = list(self.space.zones([*kernels, *self.pins.together]))
+        start = min(self.starts, key=_seconds)
+        if enough <= _seconds(start):  # a bound on all choices is no more than that
+            bound = self._bound(zones)
+            if bound >= enough:
+                return list(start), bound
+            self.seen = 0
         solved = [self._solve(zone) for zone in zones]
         while True:
             chosen = [kernel for kernels, _ in solved for kernel in kernels]
@@ -345,15 +370,39 @@ class _Search:
             solved = [solved[n] for n in kept] + [self._solve_joined(touched)]
             zones[-1] = self.space.joined(touched)
 
+    def _bound(self, zones: Sequence[Zone]) -> float:
+        """What no choice can beat, from what kernels cost at least."""
+        found: dict[object, tuple[float, int]] = {}
+        for zone in zones:
+            key = self._kind(zone)
+            if key not in found:
+                piece = self._piece_of(zone)
+                found[key] = (self.solver.bound(piece), len(piece.kernels))
+        each = [found[self._kind(zone)] for zone in zones]
+        self.seen = sum(count for _, count in each)
+        return math.fsum(bound for bound, _ in each)
+
+    def _kind(self, zone: Zone) -> object:
+        """What zones share that have the same answer.
+
+        What a pin brings about is no answer for equal zones.
+        """
+        touched = self.pins.touch(self.space.units.nodes(zone.units))
+        return zone.units if touched else zone.form
+
+    def _piece_of(self, zone: Zone) -> Piece:
+        """A zone's piece; zones of the same form have candidates alike."""
+        found = self.pieces.get(zone.units)
+        if found is None:
+            found = self.pieces[zone.units] = self._piece([zone])
+        return found
+
     def _solve(self, zone: Zone) -> tuple[list[Priced], float]:
-        nodes = self.space.units.nodes(zone.units)
-        touched = self.pins.touch(nodes)
-        known = None if touched else self.known.get(zone.form)
+        kind = self._kind(zone)
+        known = self.known.get(kind)
         if known is None:
-            piece = self._piece([zone])
-            known = (zone, piece, self._answer(piece))
-            if not touched:  # what a pin brings about is no answer for equal zones
-                self.known[zone.form] = known
+            piece = self._piece_of(zone)
+            known = self.known[kind] = (zone, piece, self._answer(piece))
         source, piece, answer = known
         self.seen += len(piece.kernels)
         chosen = list(answer.chosen)

@@ -7,15 +7,15 @@ another is in memory in every partition, so each piece is a problem of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Final, Protocol
 
 from tuner.errors import InternalError
 from tuner.fusion.candidates import Candidate
-from tuner.fusion.milp import Optimum, Row, minimise
-from tuner.fusion.order import ring_of, runnable_order
+from tuner.fusion.milp import Minimiser, Optimum, Row
+from tuner.fusion.order import rings_of, runnable_order
 from tuner.fusion.pins import Pins
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Region
@@ -25,8 +25,8 @@ SCALE: Final = 1e6
 LARGE_PIECE: Final = 256
 """Nodes of a piece above which one known partition is enough."""
 ROUNDING: Final = 1e-9
-RINGS: Final = 2
-"""Rings of kernels that are cut off one by one."""
+TURNS: Final = 8
+"""How often the rings of kernels that a solution has are cut off."""
 TIE: Final = 1e-7
 """Share of that by which all kernels together are made dearer, so that of equally
 cheap partitions the one with fewer kernels is taken."""
@@ -147,6 +147,7 @@ class PieceSolver:
         self.starts = tuple(_Start(start) for start in starts)
         self._kept_anyway = {key for start in starts for key in _keys(start)}
         self.remaining_seconds = remaining_seconds
+        self._problems: dict[int, _Problem] = {}
 
     def known(self, inside: int) -> list[Priced]:
         """Kernels of the known partitions that compute some of these nodes.
@@ -160,6 +161,17 @@ class PieceSolver:
             found = [min(found, key=lambda start: sum(p.seconds for p in start))]
         return [kernel for start in found for kernel in start]
 
+    def bound(self, piece: Piece) -> float:
+        """What no choice can beat, from what kernels cost at least.
+
+        The problem is kept for `solve`.
+        """
+        if not piece.complete or self.remaining_seconds() <= 0:
+            return 0.0
+        problem = self._problem(piece)
+        self._problems[piece.inside] = problem
+        return problem.bound(self.remaining_seconds())
+
     def solve(self, piece: Piece) -> Answer:
         """Choose.
 
@@ -167,21 +179,28 @@ class PieceSolver:
             ConstraintsUnsatisfiable: no choice keeps the pins.
         """
         try:
-            problem, found = self._solved(piece, self._offers(piece))
+            problem = self._problems.pop(piece.inside, None) or self._problem(piece)
+            found = self._solve(problem)
         except _RefutedError:
             for kernel in piece.kernels:
                 self.market.price(kernel)
-            problem, found = self._solved(piece, self._offers(piece))
+            problem = self._problem(piece)
+            found = self._solve(problem)
         return Answer(
             chosen=tuple(self.market.price(problem.kernels[k]) for k in found.chosen),
             bound_seconds=found.bound_seconds if piece.complete else 0.0,
         )
 
-    def _solved(
-        self, piece: Piece, offers: Sequence[_Offer]
-    ) -> tuple[_Problem, _Found]:
-        problem = _Problem(self.view, offers, piece.inside, self._settled)
-        return problem, self._solve(problem)
+    def _problem(self, piece: Piece) -> _Problem:
+        problem = _Problem(self.view, self._offers(piece), piece.inside, self._settled)
+        problem.rows += [
+            _at_least(holding, 1)
+            for holding in self.pins.demands(
+                [kernel.mask for kernel in problem.kernels], problem.inside
+            )
+        ]
+        problem.start = self._start(problem)
+        return problem
 
     def _offers(self, piece: Piece) -> list[_Offer]:
         """Allowed kernels that can be run and are not dominated."""
@@ -237,17 +256,11 @@ class PieceSolver:
         return [offers[k] for k in sorted(kept)]
 
     def _solve(self, problem: _Problem) -> _Found:
-        start = self._start(problem)
+        start = problem.start
         if len(problem.kernels) == 1 and start:
             return _Found(chosen=(0,), bound_seconds=problem.prices[0])
         if start and self.remaining_seconds() <= 0:
             return _Found(chosen=start, bound_seconds=0.0)
-        problem.rows += [
-            _at_least(holding, 1)
-            for holding in self.pins.demands(
-                [kernel.mask for kernel in problem.kernels], problem.inside
-            )
-        ]
         found = self._acyclic(problem)
         if found.feasible and found.chosen:
             answer = problem.answer(found)
@@ -261,17 +274,17 @@ class PieceSolver:
     def _acyclic(self, problem: _Problem) -> Optimum:
         """Solve, and cut rings of kernels off until there are none.
 
-        The first rings are cut off one by one; then the tensors get an order.
+        Rings are cut off as they are met, a few times; then the tensors get an order.
         """
-        for rings in count(1):
+        for turn in count(1):
             found = problem.minimise(self.remaining_seconds())
             stuck = problem.stuck(found.chosen)
             if not stuck:
                 return found
             if self.remaining_seconds() <= 0:
                 return Optimum(chosen=(), bound=found.bound)
-            problem.forbid(list(found.chosen), stuck)
-            if rings == RINGS:
+            problem.forbid(found.chosen, stuck)
+            if turn == TURNS:
                 problem.put_in_order(lambda: self.remaining_seconds() <= 0)
         raise AssertionError("the loop has no end")
 
@@ -284,6 +297,7 @@ class PieceSolver:
             if not places or None in places:
                 continue
             chosen = tuple(sorted(p for p in places if p is not None))
+            problem.first.update(chosen)
             masks = [problem.kernels[k].mask for k in chosen]
             holds = self.pins.demands(masks, problem.inside)
             if not all(holds):
@@ -331,9 +345,12 @@ class _Problem:
         self.factor = SCALE / least if least > 0 else 1.0
         self.ties = self._ties()
         self.stored: list[int] = []
-        self.rows: list[Row] = []
-        self.is_ready = False
+        self.arcs: dict[tuple[int, int], int] = {}
         self.ordered = 0
+        self.rows: list[Row] = []
+        self.start: tuple[int, ...] = ()
+        self.first: set[int] = set()
+        self._minimiser: Minimiser | None = None
 
     def _ties(self) -> list[float]:
         """What decides between equal costs: fewer bytes, then fewer kernels.
@@ -398,20 +415,27 @@ class _Problem:
                 )
         return rows
 
+    def bound(self, seconds: float) -> float:
+        """What no choice can beat, from what kernels cost at least."""
+        return max(0.0, self.unscaled(self._ready().bound(seconds)))
+
     def minimise(self, seconds: float) -> Optimum:
         """Solve with the rows so far."""
-        if not self.is_ready:
-            self.is_ready = True
-            self.rows += [*self._cover_rows(), *self._flow_rows()]
-        costs = [self._scaled(k, price) for k, price in enumerate(self.prices)]
-        return minimise(
-            costs + [0.0] * (len(self.stored) + self.ordered),
-            self.rows,
-            binaries=len(self.kernels),
-            time_limit_seconds=seconds,
-            vague=sorted(self.vague),
-            settle=self._settled,
-        )
+        return self._ready().solve(seconds)
+
+    def _ready(self) -> Minimiser:
+        if self._minimiser is None:
+            rows = [*self.rows, *self._cover_rows(), *self._flow_rows()]
+            costs = [self._scaled(k, price) for k, price in enumerate(self.prices)]
+            self._minimiser = Minimiser(
+                costs + [0.0] * len(self.stored),
+                rows,
+                binaries=len(self.kernels),
+                vague=sorted(self.vague),
+                settle=self._settled,
+                first=sorted(self.first),
+            )
+        return self._minimiser
 
     def _scaled(self, k: int, seconds: float) -> float:
         return seconds * self.factor + self.ties[k]
@@ -455,25 +479,69 @@ class _Problem:
     def forbid(self, chosen: Sequence[int], stuck: Sequence[int]) -> None:
         """Cut off kernels that wait for each other.
 
-        At least one of them is not chosen, or another kernel writes one of the
-        tensors that they wait for.
+        In a ring of tensors, each written only by kernels that read the next, none is
+        ever written. So of the arcs of a ring, each there if some kernel reads its one
+        end and writes the other, one is missing, or another kernel writes a tensor of
+        the ring. An arc is a column, so that one row cuts off all kernels that bring
+        the same arcs about.
+
+        Source: M. Grötschel, M. Jünger, G. Reinelt, "On the acyclic subgraph polytope",
+        Mathematical Programming 33, 1985, for the rows without other kernels.
         """
         kernels = [self.kernels[k] for k in chosen]
-        ring, wanted = ring_of(
+        rings = rings_of(
             [c.needs for c in kernels], [c.outputs for c in kernels], stuck
         )
-        inside = [chosen[at] for at in ring]
+        known = len(self.arcs)
+        rows = [row for ring in rings for row in self._ring_rows(ring)]
+        if not rings:
+            rows = [self._stuck_row([chosen[at] for at in stuck])]
+        self._ready().add(rows, columns=len(self.arcs) - known)
+
+    def _ring_rows(self, ring: Sequence[int]) -> Iterator[Row]:
+        """One arc of a ring is missing, or another kernel writes one of its tensors."""
+        arcs, others = [], []
+        for written, read in zip(ring, (*ring[1:], ring[0]), strict=True):
+            both, alone = self._writing(written, read)
+            arc = self.arcs.get((written, read))
+            if arc is None:
+                arc = len(self.kernels) + len(self.stored) + self.ordered
+                arc += len(self.arcs)
+                self.arcs[written, read] = arc
+                for k in both:
+                    yield Row(columns=(arc, k), coefficients=(1.0, -1.0), least=0.0)
+            arcs.append(arc)
+            others += alone
+        ones = (1.0,) * len(set(others))
+        yield Row(
+            columns=(*arcs, *sorted(set(others))),
+            coefficients=(*(-1.0,) * len(arcs), *ones),
+            least=1.0 - len(arcs),
+        )
+
+    def _writing(self, written: int, read: int) -> tuple[list[int], list[int]]:
+        """Kernels that write a tensor: those that read another, and the rest."""
+        both: list[int] = []
+        alone: list[int] = []
+        for k in self.writers[written]:
+            (both if self.kernels[k].needs >> read & 1 else alone).append(k)
+        return both, alone
+
+    def _stuck_row(self, stuck: Sequence[int]) -> Row:
+        """One kernel is not chosen, or another writes what one of them writes."""
+        wanted = 0
+        for k in stuck:
+            wanted |= self.kernels[k].outputs
+        inside = set(stuck)
         others = [
             k
             for k, kernel in enumerate(self.kernels)
             if k not in inside and kernel.outputs & wanted
         ]
-        self.rows.append(
-            Row(
-                columns=(*inside, *others),
-                coefficients=(*(-1.0,) * len(inside), *(1.0,) * len(others)),
-                least=1.0 - len(inside),
-            )
+        return Row(
+            columns=(*stuck, *others),
+            coefficients=(*(-1.0,) * len(stuck), *(1.0,) * len(others)),
+            least=1.0 - len(stuck),
         )
 
     def put_in_order(self, out_of_time: Callable[[], bool]) -> None:
@@ -488,20 +556,21 @@ class _Problem:
         traveling salesman problems", JACM 7(4), 1960.
         """
         rings = self._tensors_in_rings(out_of_time)
-        first = len(self.kernels) + len(self.stored)
+        first = len(self.kernels) + len(self.stored) + len(self.arcs)
         place = {j: first + n for n, j in enumerate(bits(rings))}
-        self.ordered = len(place)
         step = 1.0 / (len(place) + 1)
-        for k, kernel in enumerate(self.kernels):
-            for read in bits(kernel.needs & rings):
-                for written in bits(kernel.outputs & rings):
-                    self.rows.append(
-                        Row(
-                            columns=(place[written], place[read], k),
-                            coefficients=(1.0, -1.0, -1.0 - step),
-                            least=-1.0,
-                        )
-                    )
+        rows = [
+            Row(
+                columns=(place[written], place[read], k),
+                coefficients=(1.0, -1.0, -1.0 - step),
+                least=-1.0,
+            )
+            for k, kernel in enumerate(self.kernels)
+            for read in bits(kernel.needs & rings)
+            for written in bits(kernel.outputs & rings)
+        ]
+        self.ordered = len(place)
+        self._ready().add(rows, columns=len(place), branches=False)
 
     def _tensors_in_rings(self, out_of_time: Callable[[], bool]) -> int:
         """Tensors that, by way of some kernels, may come before themselves."""

@@ -44,7 +44,7 @@ class _Asked:
         options = Options(launch_mode=mode)
         self.graph = graph
         self.pricer = Pricer(graph, device, options)
-        self.floor = floor_of(device, options)
+        self.floor = floor_of(device, options, self.pricer)
         self.limits = limits_for(device, options)
 
     def price(self, region: Region, family: Family) -> float:
@@ -178,6 +178,8 @@ def test_a_floor_that_a_price_refutes_is_given_up(graphs: Mapping[str, Graph]) -
         asked = _Asked(graph, "sm_90")
         solver = Partitioner(graph, limits=asked.limits, clock=lambda: 0.0)
         eager = solver.solve(asked.price).partition
-        high = replace(asked.floor, launch=1.2 * asked.floor.launch)
+        device = asked.floor.device
+        slower = replace(device, launch_seconds=1.2 * device.launch_seconds)
+        high = replace(asked.floor, device=slower)
         lazy = solver.solve(asked.price, floor=high).partition
         assert lazy.objective_seconds == pytest.approx(eager.objective_seconds)
