@@ -149,7 +149,7 @@ def _again(
     loose = scattered / again
     far = again - near - nearest
     scattered = loose * far
-    missed = scattered * max(0.0, 1.0 - device.l2_bytes / sector)
+    missed = scattered * max(0.0, 1.0 - device.l2_bytes / max(sector, 1))
     burst = missed * max(1.0, device.dram_burst_bytes / device.sector_bytes)
     total.cache_bytes += far - missed
     total.scattered_cache_bytes += scattered - missed

@@ -590,7 +590,9 @@ class Space:
         in for it, the results of its readers inside, where another kernel may repeat
         the readers. If it is not smaller, this kernel can write their results in its
         place, or what in turn stands in for these. That is followed further than to
-        the next readers only where a kernel may repeat them in front of a contraction.
+        the next readers only where a kernel may repeat them in front of a contraction,
+        and where the readers' results stay inside a unit: no other kernel can read
+        those.
         """
         view = self.view
         found = wanted
@@ -601,9 +603,10 @@ class Space:
                 grown = sum(
                     stand_in[r] for b in bits(readers) for r in bits(view.made[b])
                 )
-                if grown > view.bytes[j]:
+                is_inner = self.units.inner >> j & 1
+                if grown > view.bytes[j] and not is_inner:
                     found |= 1 << j
                 is_written = found >> j & 1
-                passed_on = grown if self._prologues else 0
+                passed_on = grown if self._prologues or is_inner else 0
                 stand_in[j] = view.bytes[j] if is_written else passed_on
         return found

@@ -199,9 +199,13 @@ class Columns:
         if found is None:
             made = self._rules.view.made[i]
             family = self._rules.judge(1 << i, made)
-            assert not isinstance(family, Refusal), family
-            region = self._book.region(1 << i, made)
-            found = self._computing[i] = floor.computing(region, family)
+            if isinstance(family, Refusal):  # never alone: its part is not known
+                first = self._rules.view.tensors[next(bits(made))]
+                found = np.zeros_like(self._written(floor, first))
+            else:
+                region = self._book.region(1 << i, made)
+                found = floor.computing(region, family)
+            self._computing[i] = found
         return found
 
     def price(self, candidate: Candidate) -> Priced:

@@ -34,6 +34,7 @@ class Units:
             touch is less than 1/64 of what the reader touches. They are no reason to
             share a kernel; a kernel takes all of them in, or none.
         stored: tensor mask of what is in memory in every plan.
+        inner: tensor mask of what only nodes of the unit that makes it read.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Units:
         self.weights = tuple(self._weight(mask) for mask in self.masks)
         self.light, self.partners = self._joined()
         self.stored = _stored(view, prologues=prologues)
+        self.inner = self._inner()
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -72,6 +74,14 @@ class Units:
         found = 0
         for i in bits(nodes):
             found |= 1 << self.unit_of[i]
+        return found
+
+    def _inner(self) -> int:
+        view, found = self.view, 0
+        for j, maker in enumerate(view.maker):
+            readers = view.readers[j] & ~self.masks[self.unit_of[maker]]
+            if not readers and not view.delivered >> j & 1:
+                found |= 1 << j
         return found
 
     def _lift(self, mask: int, relation: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import SOAK
 from tests.tuner.fusion.enumerator import least_cost
-from tests.tuner.fusion.random_graphs import random_graph
+from tests.tuner.fusion.random_graphs import Builder, random_graph
 from tuner.fusion.legality import Profile
 from tuner.fusion.partition import solve
 from tuner.ir.graph import Graph, Region, region_inputs
@@ -56,3 +56,26 @@ def test_no_plan_is_cheaper(first: int, profile: Profile) -> None:
         assert partition.bound_seconds <= expected * (1 + 1e-9), seed
         assert partition.gap <= 1e-6, seed
         assert partition.candidate_space.complete, seed
+
+
+def test_what_only_its_own_unit_reads_stands_in_for_nothing() -> None:
+    """A sum is stored for the product that centres rows again in front of its tiles.
+
+    The mean has one reader and is computed where that is: storing it helps nobody.
+    """
+    b = Builder()
+    x, w = b.given("x", (256, 512)), b.given("w", (512, 16), weight=True)
+    count = b.given("count", (), weight=True)
+    total = b.node("reduce_sum", x, axes=(1,), keepdims=1)
+    centred = b.node("sub", x, b.node("div", total, count))
+    squares = b.node("mul", centred, centred)
+    spread = b.node("reduce_sum", squares, axes=(1,), keepdims=1)
+    spread = b.node("add", b.node("div", spread, count), count)
+    y = centred
+    for op in ("neg", "exp", "tanh", "neg"):
+        y = b.node(op, y)
+    graph = b.build([spread, b.node("matmul", y, w)])
+    price = _price(graph, 2)
+    found = solve(graph, lambda region, _: price(region)).partition
+    expected = least_cost(graph, price, "full")
+    assert found.objective_seconds == pytest.approx(expected, rel=1e-4)

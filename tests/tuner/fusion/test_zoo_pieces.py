@@ -14,6 +14,7 @@ from tests.tuner.fusion.zoo_pieces import cut, static_graphs
 from tuner.fusion.candidates import EXHAUSTIVE_UNITS
 from tuner.fusion.partition import solve
 from tuner.fusion.trim import SOLVER_TOLERANCE
+from tuner.fusion.units import LIGHT
 from tuner.ir.graph import Graph, Region, region_inputs
 from tuner.plan import Family
 
@@ -41,7 +42,9 @@ def _piece(graphs: Mapping[str, Graph], seed: int) -> Graph:
 def test_no_plan_of_a_piece_is_cheaper(graphs: Mapping[str, Graph], seed: int) -> None:
     """The planner's cost of a piece is the least of all plans.
 
-    Where every set of nodes is a candidate, the bound is that least cost.
+    Where every set of nodes is a candidate, the bound is that least cost. In larger
+    pieces, tensors that are much smaller than others decide nothing: what they cost,
+    written and read, is what may be lost.
     """
     graph = _piece(graphs, seed)
     sizes = {name: kind.bytes for name, kind in graph.types.items()}
@@ -57,7 +60,10 @@ def test_no_plan_of_a_piece_is_cheaper(graphs: Mapping[str, Graph], seed: int) -
     found = solve(graph, priced).partition
     expected = least_cost(graph, price, "full")
     assert expected * (1 - 1e-9) <= found.objective_seconds
-    assert found.objective_seconds <= expected * (1 + SOLVER_TOLERANCE)
+    is_small = sum(node.op != "reshape" for node in graph.nodes) <= EXHAUSTIVE_UNITS
+    light = sum(n for n in sizes.values() if n * LIGHT < max(sizes.values()))
+    lost = 0.0 if is_small else 2e-9 * light
+    assert found.objective_seconds <= expected * (1 + SOLVER_TOLERANCE) + lost
     assert found.candidate_space.complete
-    if sum(node.op != "reshape" for node in graph.nodes) <= EXHAUSTIVE_UNITS:
+    if is_small:
         assert found.bound_seconds == pytest.approx(expected, rel=1e-6)
