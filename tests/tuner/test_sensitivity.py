@@ -64,7 +64,8 @@ NUMBERS = ("operations_per_second.special", "dram_bytes", "launch_seconds")
 def found() -> tuple[Sensitivity, ...]:
     """The answer for a model whose partition weighs arithmetic against traffic."""
     model = load(chain(), "json")
-    return sensitivity(model, cpu(), Options(), still, numbers=NUMBERS)
+    device = find("h100-sxm")
+    return sensitivity(model, device, Options(), still, numbers=NUMBERS)
 
 
 def test_a_number_that_decides_is_named(found: tuple[Sensitivity, ...]) -> None:

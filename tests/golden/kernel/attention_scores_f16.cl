@@ -1,7 +1,7 @@
-__attribute__((reqd_work_group_size(16, 8, 1)))
+__attribute__((reqd_work_group_size(32, 8, 1)))
 __kernel void fused(__global const half* restrict in0, __global const half* restrict in1, __global half* restrict out0) {
-    __local float left[4352];
-    __local float right[4352];
+    __local float left[2176];
+    __local float right[2176];
     const int lane = get_local_id(0);
     const int team = get_local_id(1);
     const int block = (int)get_group_id(0);
@@ -9,51 +9,43 @@ __kernel void fused(__global const half* restrict in0, __global const half* rest
     const int column0 = part % 1 * 64;
     const int row0 = part / 1 % 1 * 64;
     const int q = part / 1;
-    const int t = team * 16 + lane;
-    float sums[8][4] = {{0}};
-    for (int base = 0; base < 32; base += 64) {
-        #pragma unroll 16
-        for (int s = t; s < 4096; s += 128) {
-            const int z = s % 64;
-            const int e = s / 64;
+    const int t = team * 32 + lane;
+    float sums[8][2] = {{0}};
+    for (int base = 0; base < 32; base += 32) {
+        #pragma unroll 8
+        for (int s = t; s < 2048; s += 256) {
+            const int z = s % 32;
+            const int e = s / 32;
             const int i = row0 + e;
             const int r = base + z;
-            float staged = 0;
-            if (r < 32) {
-                const float v0 = vload_half((q / 4) * 8192 + (q % 4) * 32 + i * 128 + r, in0);
-                staged = v0;
-            }
-            left[z * 68 + e] = staged;
+            const float v0 = vload_half((q / 4) * 8192 + (q % 4) * 32 + i * 128 + r, in0);
+            left[z * 68 + e] = v0;
         }
-        #pragma unroll 16
-        for (int s = t; s < 4096; s += 128) {
-            const int z = s % 64;
-            const int e = s / 64;
+        #pragma unroll 8
+        for (int s = t; s < 2048; s += 256) {
+            const int z = s % 32;
+            const int e = s / 32;
             const int p = column0 + e;
             const int r = base + z;
-            float staged = 0;
-            if (r < 32) {
-                const float v1 = vload_half((q / 4) * 8192 + (q % 4) * 32 + r + p * 128, in1);
-                staged = v1;
-            }
-            right[z * 68 + e] = staged;
+            const float v1 = vload_half((q / 4) * 8192 + (q % 4) * 32 + r + p * 128, in1);
+            right[z * 68 + e] = v1;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 16
-        for (int z = 0; z < 64; z++) {
-            float above[8], beside[4];
+        for (int z = 0; z < 32; z++) {
+            float above[8], beside[2];
             #pragma unroll 8
             for (int y = 0; y < 8; y++) {
                 above[y] = left[z * 68 + team * 8 + y];
             }
-            #pragma unroll 4
-            for (int x = 0; x < 4; x++) {
-                beside[x] = right[z * 68 + x * 16 + lane];
+            #pragma unroll 2
+            for (int x = 0; x < 2; x++) {
+                beside[x] = right[z * 68 + x * 32 + lane];
             }
             #pragma unroll 8
             for (int y = 0; y < 8; y++) {
-                #pragma unroll 4
-                for (int x = 0; x < 4; x++) {
+                #pragma unroll 2
+                for (int x = 0; x < 2; x++) {
                     sums[y][x] += above[y] * beside[x];
                 }
             }
@@ -63,9 +55,9 @@ __kernel void fused(__global const half* restrict in0, __global const half* rest
     #pragma unroll 8
     for (int y = 0; y < 8; y++) {
         const int i = row0 + team * 8 + y;
-        #pragma unroll 4
-        for (int x = 0; x < 4; x++) {
-            const int p = column0 + x * 16 + lane;
+        #pragma unroll 2
+        for (int x = 0; x < 2; x++) {
+            const int p = column0 + x * 32 + lane;
             const float v3 = sums[y][x];
             const float v5 = v3 * 0.125f;
             vstore_half(v5, q * 4096 + i * 64 + p, out0);
