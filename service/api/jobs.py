@@ -136,8 +136,10 @@ def cancel_job(job: JobDep, request: Request, context: ContextDep) -> JobBody:
 async def stream_events(
     job: JobDep,
     context: ContextDep,
-    last_event_id: Annotated[int, Header(ge=0)] = 0,
-    after: Annotated[int, Query(ge=0, description="start behind this event")] = 0,
+    last_event_id: Annotated[int, Header(ge=0, le=2**53)] = 0,
+    after: Annotated[
+        int, Query(ge=0, le=2**53, description="start behind this event")
+    ] = 0,
 ) -> AsyncIterator[ServerSentEvent]:
     """Events `state, trial, resolve, plan, done`, from the first or the one told.
 

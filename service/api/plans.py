@@ -156,7 +156,7 @@ _SUBMIT_BODY: Final[dict[str, Any]] = {
             },
             **{
                 kind: {
-                    "schema": {"type": "string", "format": "binary"},
+                    "schema": {"type": "string", "format": "binary", "minLength": 1},
                     "example": ONNX_EXAMPLE,
                 }
                 for kind in sorted(ONNX_TYPES)

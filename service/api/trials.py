@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
@@ -177,6 +177,7 @@ COLUMNS: Final = (
 )
 
 Number = Annotated[int, Query(ge=0, le=2**53)]
+TrialNumber = Annotated[int, Path(ge=0, le=2**53, description="number of its event")]
 
 
 @router.get(
@@ -232,10 +233,10 @@ def list_trials(  # noqa: PLR0913, PLR0917 - the parameters of the route
     summary="Read a trial",
     responses=told(404, 422, 503),
 )
-def get_trial(job: JobDep, number: int, context: ContextDep) -> TrialDetail:
+def get_trial(job: JobDep, number: TrialNumber, context: ContextDep) -> TrialDetail:
     """One trial with all its samples."""
     with context.database.read() as session:
-        event = trials.find(session, job.id, number) if number < 2**53 else None
+        event = trials.find(session, job.id, number)
         if event is None:
             raise JobNotFound(
                 f"{job.id}/trials/{number}",

@@ -40,6 +40,12 @@ def calibrate(
     seconds: Annotated[
         float, typer.Option("--seconds", min=5.0, help="Most that it may take.")
     ] = 60.0,
+    accept_disturbed: Annotated[
+        bool,
+        typer.Option(
+            "--accept-disturbed", help="Fit also to what other work disturbed."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a device's numbers to micro-benchmarks of our own, timed on this machine.
@@ -55,7 +61,11 @@ def calibrate(
     base = target_of(device)
     with Runner(device) as runner:
         fitted = calibrate_device(
-            base, runner, time.monotonic, time_limit_seconds=seconds
+            base,
+            runner,
+            time.monotonic,
+            time_limit_seconds=seconds,
+            accept_disturbed=accept_disturbed,
         )
     found = restore(base, fitted.calibration.device.numbers)
     _store(base, found, fitted)
@@ -77,6 +87,7 @@ def _told(base: Device, found: Device, fitted: Fitted) -> dict[str, Any]:
         "residuals": _residuals(fitted),
         "skipped": dict(fitted.skipped),
         "contended": fitted.contended,
+        "disturbed": list(fitted.disturbed),
         "samples": [micro_json(each, found) for each in fitted.timed],
     }
 
@@ -148,6 +159,7 @@ def _store(base: Device, found: Device, fitted: Fitted) -> None:
                         "device": dict(found.numbers),
                         "residuals": _residuals(fitted),
                         "contended": fitted.contended,
+                        "disturbed": list(fitted.disturbed),
                     },
                     created_at=datetime.now(UTC),
                 ),

@@ -10,6 +10,7 @@ from fastapi import Query, Request, Response
 
 from service.dashboard import cache_routes, fleet_routes, plan_routes, trial_routes
 from service.dashboard.assets import CACHE_CONTROL
+from service.dashboard.contests import plan_lines
 from service.dashboard.figures import (
     cache_figures,
     device_figures,
@@ -85,7 +86,7 @@ async def job_page(
     api: ApiDep,
     job_id: str,
     order: Order = "launch",
-    start: Annotated[int, Query(ge=0)] = 0,
+    start: Annotated[int, Query(ge=0, le=2**53)] = 0,
 ) -> Response:
     """One job: how far it is, and the best plan that it has found."""
     values = await _job_values(api, job_id, order, start)
@@ -104,7 +105,7 @@ async def job_tables(
     api: ApiDep,
     job_id: str,
     order: Order = "launch",
-    start: Annotated[int, Query(ge=0)] = 0,
+    start: Annotated[int, Query(ge=0, le=2**53)] = 0,
 ) -> Response:
     """The tables of a job's page, for a page that is open already."""
     values = await _job_values(api, job_id, order, start)
@@ -115,9 +116,16 @@ async def _job_values(
     api: Api, job_id: str, order: Order, start: int
 ) -> dict[str, Any]:
     job = job_line(await api.get(f"/v1/jobs/{job_id}"), datetime.now(UTC))
-    plan = await find_plan_or_none(api, job.plan_key)
+    plan, contest = await asyncio.gather(
+        find_plan_or_none(api, job.plan_key), api.find(f"/v1/jobs/{job_id}/contest")
+    )
     values = plan_values(plan, job.names, order, start) if plan else {"plan": None}
-    return {**values, "job": job, "job_figures": job_figures(job)}
+    return {
+        **values,
+        "job": job,
+        "job_figures": job_figures(job),
+        "contest": plan_lines((contest or {}).get("plans", ()), job.names),
+    }
 
 
 @router.get("/static/{stamp}/{name:path}")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
-from fastapi import Query, Response
+from fastapi import Path, Query, Response
 
 from service.dashboard.accuracy import by_size, importance, quality
 from service.dashboard.figures import quality_figures, trial_figures
@@ -45,7 +45,7 @@ async def trial_list(
     kernel: Annotated[str, Query(max_length=100)] = "",
     family: Annotated[str, Query(max_length=30)] = "",
     failure: Annotated[str, Query(max_length=20)] = "",
-    cursor: Annotated[int, Query(ge=0)] = 0,
+    cursor: Annotated[int, Query(ge=0, le=2**53)] = 0,
 ) -> Response:
     """What a job tried, one page at a time, filtered by the server."""
     chosen = {"kernel": kernel, "family": family, "failure": failure}
@@ -84,7 +84,9 @@ def kernel_names(plan: Json | None) -> Mapping[str, str]:
 
 
 @router.get("/jobs/{job_id}/trials/{number}")
-async def trial_page(api: ApiDep, job_id: str, number: int) -> Response:
+async def trial_page(
+    api: ApiDep, job_id: str, number: Annotated[int, Path(ge=0, le=2**53)]
+) -> Response:
     """One trial: parameters, samples, what it said and how far it was off."""
     job, trial = await asyncio.gather(
         api.get(f"/v1/jobs/{job_id}"), api.get(f"/v1/jobs/{job_id}/trials/{number}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -44,6 +45,8 @@ _POSTGRES: Final[tuple[tuple[str, Reason], ...]] = (
 """PostgreSQL's SQLSTATE by prefix (its manual, appendix A) as our reasons."""
 
 _BEGIN: Final = "fuseplan_begin"
+_TURN_SECONDS: Final = 30.0
+"""How long a thread waits for the others of its process that write."""
 
 CACHE_KIB: Final = 16 * 1024
 """Pages of a SQLite file that one connection keeps, at most.
@@ -62,11 +65,15 @@ class Database:
         writer: the same connections; on SQLite its transactions take the write lock
             at once, so that they cannot fail half-way because another one wrote.
         location: what a message calls the database.
+        turns: held by whoever of this process writes. On SQLite those that wait for
+            its write lock try again and again, and some never are in time: here they
+            wait in turn, and only for other processes by trying.
     """
 
     reader: Engine
     writer: Engine
     location: str
+    turns: Lock | None = None
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -87,6 +94,7 @@ class Database:
         """
         with (
             self._explained(),
+            self._turn(),
             Session(self.writer, expire_on_commit=False) as session,
             session.begin(),
         ):
@@ -131,6 +139,19 @@ class Database:
         self.writer.dispose()
 
     @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self.turns is None:
+            yield
+            return
+        if not self.turns.acquire(timeout=_TURN_SECONDS):
+            told = f"no turn to write within {_TURN_SECONDS:g} s"
+            raise StoreUnavailable(self.location, "locked", told)
+        try:
+            yield
+        finally:
+            self.turns.release()
+
+    @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
@@ -157,7 +178,7 @@ def connect(url: str, *, busy_timeout_seconds: float = 5.0) -> Database:
     event.listen(engine, "connect", _on_connect(busy_timeout_seconds))
     event.listen(engine, "begin", _on_begin)
     writer = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
-    return Database(reader=engine, writer=writer, location=location)
+    return Database(reader=engine, writer=writer, location=location, turns=Lock())
 
 
 def explain(error: DBAPIError, location: str) -> StoreUnavailable:

@@ -178,7 +178,8 @@ def _refuse_disturbed(device: Device, timed: Sequence[TimedMicro]) -> None:
         f"{len(loud)} of {len(timed)} micro-benchmarks were disturbed, also when they"
         f" were timed again ({groups}): other work takes processor or memory",
         hint="stop what else runs on this machine and calibrate again; until then an"
-        " earlier calibration, or the catalogue's row, stays in force",
+        " earlier calibration, or the catalogue's row, stays in force;"
+        " --accept-disturbed fits all the same",
     )
 
 

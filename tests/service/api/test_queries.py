@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from service.app import ROUTERS
 from tests.service.api.models import graph_json, graph_onnx
 
 ONNX = {"Content-Type": "application/onnx"}
@@ -71,3 +76,37 @@ def test_a_range_of_sizes_is_refused_with_where_to_ask(shared: TestClient) -> No
         told = shared.post("/v1/plans", json=asked).json()
         assert (told["code"], told["where"]) == ("invalid-option", "options.shapes.seq")
         assert "fuseplan plan --shape seq=1..512" in told["hint"]
+
+
+def test_every_whole_number_has_two_ends() -> None:
+    """Beyond what a database can hold, a number is refused before it gets there."""
+    seen = 0
+    for route in (route for router in ROUTERS for route in _routes(router)):
+        dependant = route.dependant
+        for field in (
+            *dependant.path_params,
+            *dependant.query_params,
+            *dependant.header_params,
+        ):
+            if field.field_info.annotation in {int, int | None}:
+                ends = {type(each).__name__ for each in field.field_info.metadata}
+                assert ends & {"Ge", "Gt"}, (route.path, field.name)
+                assert ends & {"Le", "Lt"}, (route.path, field.name)
+                seen += 1
+    assert seen > 10
+
+
+@pytest.mark.parametrize("number", [-(10**30), -1, 10**30])
+def test_a_trial_beyond_all_numbers_is_refused(shared: TestClient, number: int) -> None:
+    """422, whatever the sign and however many digits."""
+    for place in (f"/v1/jobs/{'0' * 26}/trials/{number}", f"/jobs/x/trials/{number}"):
+        assert shared.get(place).status_code in {404, 422}, place
+
+
+def _routes(router: APIRouter) -> Iterator[APIRoute]:
+    for found in router.routes:
+        if isinstance(found, APIRoute):
+            yield found
+        inner = getattr(found, "original_router", None)
+        if inner is not None:
+            yield from _routes(inner)
