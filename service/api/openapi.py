@@ -48,6 +48,7 @@ def _to_job(job: str) -> dict[str, Parameters]:
         "streamJobEvents": {"job_id": job},
         "listTrials": {"job_id": job},
         "getJobHistory": {"job_id": job},
+        "getContest": {"job_id": job},
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 import typer
 
@@ -29,6 +29,8 @@ DeviceName = Annotated[
     str, typer.Option("--device", "-d", help="Device of this machine: cpu, cuda:0.")
 ]
 CacheMode = Literal["cold", "warm"]
+MAX_PARTITIONS: Final = 16
+"""Whole plans that share the time of one comparison with the others, at most."""
 
 
 def register(app: typer.Typer) -> None:
@@ -48,6 +50,7 @@ class Asked:
     trials: int
     seed: int
     cache: CacheMode
+    partitions: int
 
     def session(self, cached: Cached) -> TuningSession:
         """A session that starts from what is known."""
@@ -63,6 +66,7 @@ class Asked:
             self.seed,
             incumbent=cached.incumbent,
             cache=self.cache,
+            partitions=self.partitions,
         )
 
 
@@ -79,6 +83,15 @@ def tune(
     cache: Annotated[
         str, typer.Option("--cache", help="Caches before a timed launch: cold, warm.")
     ] = "warm",
+    partitions: Annotated[
+        int,
+        typer.Option(
+            "--partitions",
+            min=1,
+            max=MAX_PARTITIONS,
+            help="Best distinct partitions to run whole.",
+        ),
+    ] = 3,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be measured; run nothing.")
     ] = False,
@@ -109,6 +122,7 @@ def tune(
         trials=budget_trials,
         seed=seed,
         cache=mode,
+        partitions=partitions,
     )
     empty = kernel_cache.Cached(known={})
     session = asked.session(kernel_cache.read(prepared) if store else empty)
@@ -121,6 +135,7 @@ def tune(
         return
     views.show_plan(joined)
     views.show_measured(joined)
+    views.show_partitions(joined["tuning"]["partitions"])
     if joined["tuning"]["partial_reason"]:
         output.line(f"partial: {joined['tuning']['partial_reason']}")
 
@@ -160,6 +175,7 @@ def _tuned(asked: Asked, session: TuningSession, *, store: bool) -> dict[str, An
             "failures": failures,
             "seconds": seconds,
             "winner": session.winner,
+            "partitions": session.partitions,
             "stored": kept,
             "exhausted": session.is_exhausted,
             "partial_reason": session.partial_reason,

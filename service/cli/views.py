@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from service.cli import output
+from service.dashboard.contests import row_label, whole_note
 from service.dashboard.formats import count, duration, percent, ratio, size
 
 MAX_ROWS: Final = 30
@@ -136,3 +137,31 @@ def show_measured(plan: Json) -> None:
 
 def _quotient(found: Json, own: Json | None) -> float | None:
     return found["seconds"] / own["seconds"] if own and own["seconds"] else None
+
+
+def show_partitions(rows: Sequence[Json]) -> None:
+    """Print the plans that a tuning run timed as wholes, side by side."""
+    if len(rows) < 2:  # noqa: PLR2004 - one alone is the plan itself
+        return
+    figures = (">kernels", ">differing", ">predicted", ">by kernels", ">measured")
+    output.table(
+        ("run whole", *figures, ">95 % interval", "note"),
+        [_plan_row(row) for row in rows],
+    )
+
+
+def _plan_row(row: Json) -> tuple[str, ...]:
+    whole, interval = row["whole"] or {}, ""
+    if whole.get("seconds"):
+        low, high = whole["low_seconds"], whole["high_seconds"]
+        interval = f"{duration(low)} to {duration(high)}"
+    return (
+        row_label(row) + (" (kept)" if row["kept"] else ""),
+        count(row["kernels"]),
+        count(row["differing"]),
+        duration(row["predicted_seconds"]),
+        duration(row["kernel_seconds"]),
+        duration(whole.get("seconds")),
+        interval,
+        whole_note(row["whole"]),
+    )

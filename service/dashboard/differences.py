@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from service.dashboard.formats import count, duration, percent, ratio, size
@@ -125,19 +126,31 @@ class Saved:
     Attributes:
         separate: how many kernels that would be: one for each node but reshapes.
         kept_bytes: what passes between its nodes and is never written now.
+        apart_seconds: what those kernels take; None where one was never priced alone.
     """
 
     row: KernelRow
     separate: int
     kept_bytes: int
+    apart_seconds: float | None
 
 
-def against_no_fusion(plan: Json, rows: Sequence[KernelRow]) -> tuple[Saved, ...]:
-    """Every kernel with what fusing saves in it, the most first."""
+def against_no_fusion(
+    plan: Json,
+    rows: Sequence[KernelRow],
+    times: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[Saved, ...]:
+    """Every kernel with what fusing saves in it, the most first.
+
+    Args:
+        plan: a plan's body.
+        rows: its kernels.
+        times: seconds of operators in kernels of their own, as far as known.
+    """
     nodes = {node["id"]: node for node in plan["graph"]["nodes"]}
     types = plan["graph"]["tensors"]
     found = [
-        _saved(row, kernel, nodes, types)
+        _saved(row, kernel, (nodes, types), times)
         for row, kernel in zip(rows, plan["kernels"], strict=True)
     ]
     fused = (saved for saved in found if saved.separate > 1)
@@ -145,8 +158,12 @@ def against_no_fusion(plan: Json, rows: Sequence[KernelRow]) -> tuple[Saved, ...
 
 
 def _saved(
-    row: KernelRow, kernel: Json, nodes: Mapping[str, Json], types: Json
+    row: KernelRow,
+    kernel: Json,
+    graph: tuple[Mapping[str, Json], Json],
+    times: Mapping[str, float],
 ) -> Saved:
+    nodes, types = graph
     inside = [nodes[n] for n in kernel["nodes"] if n in nodes]
     real = [node for node in inside if node["op"] != "reshape"]
     made = {t for node in inside for t in node["outputs"]}
@@ -156,7 +173,14 @@ def _saved(
         row=row,
         separate=len(real),
         kept_bytes=sum(tensor_bytes(types.get(tensor)) for tensor in kept),
+        apart_seconds=_sum([times.get(node["id"]) for node in real]),
     )
+
+
+def _sum(times: Sequence[float | None]) -> float | None:
+    """The sum, if every part is known."""
+    known = [time for time in times if time is not None]
+    return sum(known) if len(known) == len(times) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,7 +101,7 @@ def kernel_rows(plan: Json, names: Names) -> tuple[KernelRow, ...]:
         plan: a plan's body.
         names: canonical id -> the user's names; may be empty.
     """
-    whole = sum(_seconds(kernel) for kernel in plan["kernels"])
+    whole = sum(seconds_of(kernel) for kernel in plan["kernels"])
     ops = {node["id"]: node["op"] for node in plan["graph"]["nodes"]}
     return tuple(_row(kernel, names, ops, whole) for kernel in plan["kernels"])
 
@@ -112,7 +112,8 @@ def user_names(ids: Sequence[str], names: Names) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _seconds(kernel: Json) -> float:
+def seconds_of(kernel: Json) -> float:
+    """Measured time of a kernel, else what was predicted."""
     measured = kernel.get("measurement")
     return float(measured["seconds"] if measured else kernel["estimate"]["seconds"])
 
@@ -120,7 +121,7 @@ def _seconds(kernel: Json) -> float:
 def _row(kernel: Json, names: Names, ops: Mapping[str, str], whole: float) -> KernelRow:
     estimate = kernel["estimate"]
     measured = kernel.get("measurement") or {}
-    seconds = _seconds(kernel)
+    seconds = seconds_of(kernel)
     predicted = float(estimate["seconds"])
     terms = tuple((term, float(estimate.get(f"{term}_seconds", 0))) for term in _TERMS)
     roof_seconds = max(dict(terms)["memory"], dict(terms)["compute"])

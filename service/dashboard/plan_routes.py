@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
@@ -23,7 +23,12 @@ from service.dashboard.explanations import explanation, solved
 from service.dashboard.figures import kernel_figures, plan_figures
 from service.dashboard.formats import count, duration, size
 from service.dashboard.highlight import highlight
-from service.dashboard.kernels import KernelRow, baseline_rows, kernel_rows
+from service.dashboard.kernels import (
+    KernelRow,
+    baseline_rows,
+    kernel_rows,
+    seconds_of,
+)
 from service.dashboard.pages import HEADERS
 from service.dashboard.partition import DEFAULT_BOXES, MAX_BOXES, partition_view
 from service.dashboard.ribbons import ribbons
@@ -105,7 +110,7 @@ async def plan_page(
     api: ApiDep,
     key: str,
     order: Order = "launch",
-    start: Annotated[int, Query(ge=0)] = 0,
+    start: Annotated[int, Query(ge=0, le=2**53)] = 0,
 ) -> Response:
     """The best stored plan of a key, in canonical ids."""
     plan = await find_plan(api, key)
@@ -321,16 +326,26 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a plan is compared with: another key, or two of its own revisions."""
+    """What a plan is compared with: another key, or two of its own revisions.
+
+    Attributes:
+        job: whose page leads here, if one does.
+    """
 
     other: str
     before: int
     after: int
+    job: str
 
     @property
     def query(self) -> dict[str, str]:
         """The same as parameters of an address."""
-        told = {"other": self.other, "before": self.before, "after": self.after}
+        told = {
+            "other": self.other,
+            "before": self.before,
+            "after": self.after,
+            "job": self.job,
+        }
         return {name: str(value) for name, value in told.items() if value}
 
 
@@ -361,15 +376,31 @@ async def _pair(
                 ("after", key[:12], key),
             ),
         )
-    return Pair(before=without_fusion(plan), after=plan)
+    operators = await _operators(api, key, origin, wanted.job)
+    return Pair(before=without_fusion(plan, operators), after=plan)
+
+
+async def _operators(
+    api: Api, key: str, origin: Json | None, job: str
+) -> Sequence[Json]:
+    """What operators take by themselves, as a tuning run of this key has told."""
+    submitted = await api.find(f"/v1/jobs/{job}") if job else None
+    own = job if submitted and submitted["plan_key"] == key else ""
+    runs = [one["job"] for one in (origin or {}).get("revisions", ())]
+    for run in (own, *reversed(runs)):
+        found = await api.find(f"/v1/jobs/{run}/contest") if run else None
+        if found and found["operators"]:
+            return tuple(found["operators"])
+    return ()
 
 
 def _wanted(
     other: Annotated[str, Query(max_length=100)] = "",
     before: Revision = 0,
     after: Revision = 0,
+    job: JobId = "",
 ) -> Wanted:
-    return Wanted(other=other.strip().lower(), before=before, after=after)
+    return Wanted(other=other.strip().lower(), before=before, after=after, job=job)
 
 
 WantedDep = Annotated[Wanted, Depends(_wanted)]
@@ -385,15 +416,14 @@ async def _found(api: Api, key: str, job: str) -> tuple[Json, Names, Json | None
 
 
 @router.get("/plans/{key}/diff")
-async def diff_page(
-    api: ApiDep, key: str, wanted: WantedDep, job: JobId = ""
-) -> Response:
+async def diff_page(api: ApiDep, key: str, wanted: WantedDep) -> Response:
     """A plan beside another one or its own past; without either, beside no fusion."""
+    job = wanted.job
     plan, names, origin = await _found(api, key, job)
     graph = (origin or {}).get("graph", "")
     alike = await api.find("/v1/plans", graph=graph, limit=50) if graph else None
     pair = await _pair(api, key, plan, origin, wanted)
-    query = urlencode({**wanted.query, **({"job": job} if job else {})})
+    query = urlencode(wanted.query)
     values: dict[str, Any] = {
         "section": "jobs" if job else "cache",
         "key": key,
@@ -405,7 +435,9 @@ async def diff_page(
         "sides_source": f"/plans/{key}/sides" + (f"?{query}" if query else ""),
     }
     if not pair.path:
-        return pages.page("baseline.html", **values, **_baseline(plan, names))
+        return pages.page(
+            "baseline.html", **values, **_baseline(plan, pair.before, names)
+        )
     return pages.page(
         "diff.html",
         **values,
@@ -417,11 +449,9 @@ async def diff_page(
 
 
 @router.get("/plans/{key}/sides")
-async def sides_data(
-    api: ApiDep, key: str, wanted: WantedDep, job: JobId = ""
-) -> Response:
+async def sides_data(api: ApiDep, key: str, wanted: WantedDep) -> Response:
     """Boxes and arrows of two plans, for the drawings beside each other."""
-    plan, names, origin = await _found(api, key, job)
+    plan, names, origin = await _found(api, key, wanted.job)
     pair = await _pair(api, key, plan, origin, wanted)
     return _json(sides_view(pair.before, pair.after, names))
 
@@ -436,9 +466,11 @@ def _sides(found: Json, names: Names) -> dict[str, Any]:
     }
 
 
-def _baseline(plan: Json, names: Names) -> dict[str, Any]:
+def _baseline(plan: Json, apart: Json, names: Names) -> dict[str, Any]:
     unfused = plan["baselines"].get("unfused") or {}
-    saved = against_no_fusion(plan, kernel_rows(plan, names))
+    alone = apart["kernels"]
+    times = {} if apart["untimed"] else {k["nodes"][0]: seconds_of(k) for k in alone}
+    saved = against_no_fusion(plan, kernel_rows(plan, names), times)
     time, traffic = unfused.get("objective_seconds"), unfused.get("traffic_bytes")
     return {
         "totals": (
@@ -446,6 +478,9 @@ def _baseline(plan: Json, names: Names) -> dict[str, Any]:
             total("Kernels", unfused.get("kernels"), len(plan["kernels"]), count),
             total("Traffic", traffic, plan["traffic_bytes"], size),
         ),
+        "apart_kernels": len(alone),
+        "apart_seconds": sum(times.values()) if times else None,
+        "apart_measured": sum(bool(kernel.get("measurement")) for kernel in alone),
         "baselines": baseline_rows(plan),
         "row_count": len(plan["kernels"]),
         "saved": saved[:MAX_LINES],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service.dashboard.formats import duration, many
+from service.dashboard.kernels import seconds_of
 
 Json = Mapping[str, Any]
 
@@ -50,7 +51,7 @@ def ribbons(before: Json, after: Json) -> tuple[Ribbon, Ribbon]:
         before: a plan's body.
         after: the body of another one, of the same graph or not.
     """
-    sums = [sum(_seconds(k) for k in plan["kernels"]) for plan in (before, after)]
+    sums = [sum(seconds_of(k) for k in plan["kernels"]) for plan in (before, after)]
     scale = WIDTH / (max(sums) or 1.0)
     nodes = [
         {tuple(sorted(k["nodes"])) for k in plan["kernels"]} for plan in (before, after)
@@ -71,11 +72,11 @@ def _ribbon(
     x = 0.0
     for place, kernel in enumerate(kernels, start=1):
         together.append(kernel)
-        width = scale * sum(map(_seconds, together))
+        width = scale * sum(map(seconds_of, together))
         if width >= LEAST or place == len(kernels):
             pieces.append(_piece(together, same, x, width))
             together, x = [], x + width
-    whole = sum(map(_seconds, kernels))
+    whole = sum(map(seconds_of, kernels))
     text = f"{label}: {many(len(kernels), 'kernel')}, {duration(whole)}"
     return Ribbon(label=label, pieces=tuple(pieces), text=text)
 
@@ -83,7 +84,7 @@ def _ribbon(
 def _piece(
     kernels: Sequence[Json], same: set[tuple[str, ...]], x: float, width: float
 ) -> Piece:
-    longest = max(kernels, key=_seconds)
+    longest = max(kernels, key=seconds_of)
     names = [kernel["name"] for kernel in kernels]
     told = ", ".join(names[:MAX_NAMES])
     if len(names) > MAX_NAMES:
@@ -93,10 +94,5 @@ def _piece(
         width=round(max(0.5, width - 0.6), 2),
         family=longest["family"],
         is_same=all(tuple(sorted(k["nodes"])) in same for k in kernels),
-        text=f"{told}: {duration(sum(map(_seconds, kernels)))}",
+        text=f"{told}: {duration(sum(map(seconds_of, kernels)))}",
     )
-
-
-def _seconds(kernel: Json) -> float:
-    measured = kernel.get("measurement")
-    return float(measured["seconds"] if measured else kernel["estimate"]["seconds"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from service.dashboard.kernels import Names
+from service.dashboard.kernels import Names, seconds_of
 from service.dashboard.partition import partition_view
 
 Json = Mapping[str, Any]
@@ -59,25 +59,25 @@ def _box(
         "detail": box["detail"],
         "kernels": len(held),
         "time": box["time"] if timed else "",
-        "seconds": sum(map(_seconds, held)) if timed else None,
+        "seconds": sum(map(seconds_of, held)) if timed else None,
         "nodes": sorted({node for kernel in held for node in kernel["nodes"]}),
         "same": all(frozenset(kernel["nodes"]) in same for kernel in held),
     }
 
 
-def _seconds(kernel: Json) -> float:
-    measured = kernel.get("measurement")
-    return float((measured or kernel["estimate"])["seconds"])
-
-
-def without_fusion(plan: Json) -> Json:
+def without_fusion(plan: Json, operators: Sequence[Json] = ()) -> Json:
     """The graph of a plan with a kernel for every operator: what fusion starts from.
 
     A reshape is no kernel: it belongs to the one that makes what it renames, or where
     that is an input of the model, to the first one that reads it. What the plan
-    prepares at load is in no kernel. Times of single operators are not known: only
-    that of the whole is part of a plan.
+    prepares at load is in no kernel. What operators take by themselves is no part of a
+    plan: a tuning run tells it. Without every one of their times none is shown.
+
+    Args:
+        plan: a plan's body.
+        operators: what a tuning run tells of them, as the API gives it.
     """
+    times = operator_times(operators)
     prepared = frozenset(plan.get("prepare", ()))
     nodes = [node for node in plan["graph"]["nodes"] if node["id"] not in prepared]
     root: dict[str, str] = {}
@@ -87,7 +87,7 @@ def without_fusion(plan: Json) -> Json:
             root.update(dict.fromkeys(node["outputs"], source))
     families = {n: k["family"] for k in plan["kernels"] for n in k["nodes"]}
     kernels = {
-        node["id"]: _kernel(node, root, families)
+        node["id"]: _kernel(node, root, families, times.get(node["id"], {}))
         for node in nodes
         if node["op"] != "reshape"
     }
@@ -100,11 +100,30 @@ def without_fusion(plan: Json) -> Json:
         owner = None if tensor is None else makers.get(tensor) or readers.get(tensor)
         if owner is not None:
             owner["nodes"].append(node["id"])
-    return {**plan, "kernels": list(kernels.values()), "untimed": True}
+    untimed = not kernels or not kernels.keys() <= times.keys()
+    return {**plan, "kernels": list(kernels.values()), "untimed": untimed}
+
+
+def operator_times(operators: Sequence[Json]) -> dict[str, Json]:
+    """Estimate and measurement of every node that has been priced by itself."""
+    times: dict[str, Json] = {}
+    for row in operators:
+        measured = row["measured"]
+        if measured is not None and measured["seconds"] is None:
+            measured = None  # it failed
+        if row["predicted_seconds"] is None and measured is None:
+            continue
+        told = {
+            "estimate": {"seconds": row["predicted_seconds"] or 0.0},
+            "measurement": measured,
+            "evidence": "analytic" if measured is None else "measured",
+        }
+        times.update({nodes[0]: told for nodes in row["launches"] if len(nodes) == 1})
+    return times
 
 
 def _kernel(
-    node: Json, root: Mapping[str, str], families: Mapping[str, str]
+    node: Json, root: Mapping[str, str], families: Mapping[str, str], times: Json
 ) -> dict[str, Any]:
     """A kernel of one operator, in the colour of the one that does its work now."""
     return {
@@ -116,4 +135,5 @@ def _kernel(
         "estimate": {"seconds": 0.0},
         "traffic_bytes": 0,
         "evidence": "analytic",
+        **times,
     }

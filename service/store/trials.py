@@ -112,6 +112,17 @@ def decisions(session: Session, job: str) -> tuple[Event, ...]:
     return _events(session, query)
 
 
+def last_told(session: Session, job: str, kind: str) -> Event | None:
+    """The newest event of a job of one type; None before the first."""
+    query = (
+        select(EventRow)
+        .where(EventRow.job == job, EventRow.type == kind)
+        .order_by(EventRow.number.desc())
+        .limit(1)
+    )
+    return next(iter(_events(session, query)), None)
+
+
 def last_number(session: Session, job: str) -> int:
     """Number of the newest event of a job; zero before the first."""
     query = select(func.max(EventRow.number)).where(EventRow.job == job)

@@ -9,9 +9,10 @@ best under it and holds measured kernels only is the best of all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Literal
 
+from tuner.assembly import Tuned
 from tuner.ir.graph import Region
 from tuner.plan import Choice, Family
 from tuner.pricing import Pricer
@@ -50,6 +51,21 @@ class Costs:
         factors = {family: self.correction(family) for family in Family}
         return lambda region, family: self._measured(region, family, scale, factors)
 
+    def avoiding(self, names: Collection[str]) -> Price:
+        """Measured prices, under which some kernels are no part of a good partition.
+
+        Where a node has no other kernel, the partition holds it all the same.
+        """
+        measured = self.price("measured")
+
+        def price(region: Region, family: Family) -> float:
+            state = self._states.get(self._key(region, family))
+            if state is not None and state.name in names:
+                return self.last_resort(region, family)
+            return measured(region, family)
+
+        return price
+
     def _measured(
         self,
         region: Region,
@@ -58,12 +74,9 @@ class Costs:
         factors: Mapping[Family, float],
     ) -> float:
         """Measured seconds where there are any, else the model's, corrected."""
-        state = self._states.get(self._key(region, family))
-        if state is not None and state.is_hopeless:
-            return self.last_resort(region, family)
-        chosen = state.chosen if state is not None else None
-        if chosen is not None:
-            return chosen.measurement.seconds
+        found = self._found(region, family, lambda state: state.chosen)
+        if found is not None:
+            return found
         priced = self._pricer.priced(region, family)
         if priced is None:
             return math.inf
@@ -72,13 +85,25 @@ class Costs:
 
     def _optimistic(self, region: Region, family: Family, scale: float) -> float:
         """Soundly measured seconds where there are any, else a lower bound."""
-        state = self._states.get(self._key(region, family))
-        if state is not None and state.is_hopeless:
-            return self.last_resort(region, family)
-        best = state.best if state is not None else None
-        if best is not None:
-            return best.measurement.seconds
+        found = self._found(region, family, lambda state: state.best)
+        if found is not None:
+            return found
         return self._pricer.floor_seconds(region, family) * scale
+
+    def _found(
+        self,
+        region: Region,
+        family: Family,
+        which: Callable[[KernelState], Tuned | None],
+    ) -> float | None:
+        """What a kernel's own runs say; None if there are none of that kind."""
+        state = self._states.get(self._key(region, family))
+        if state is None:
+            return None
+        if state.is_hopeless:
+            return self.last_resort(region, family)
+        tuned = which(state)
+        return None if tuned is None else tuned.measurement.seconds
 
     def last_resort(self, region: Region, family: Family) -> float:
         """What a kernel counts that has failed: infinite if it can be taken apart."""

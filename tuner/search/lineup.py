@@ -15,10 +15,6 @@ from tuner.search.kernels import KernelState, plain_of, tuned_of
 from tuner.search.records import stored_partition
 from tuner.search.rounds import Round
 
-FURTHER_PLANS: Final = 2
-"""Partitions of earlier rounds that are run whole beside the best."""
-FURTHER_FACTOR: Final = 1.15
-"""How much slower than the best, by the sum of its kernels, such a partition may be."""
 _KEEPS_ITS_LABEL: Final = {"incumbent": 0, "untuned": 1, "plan": 2}
 
 
@@ -28,10 +24,12 @@ class LineUp:
 
     Attributes:
         aliases: every label, also of a plan that equals another -> who runs for it.
+        plans: every label -> the plan; equal ones too.
     """
 
     contestants: Mapping[str, Contestant]
     aliases: Mapping[str, str]
+    plans: Mapping[str, Contestant]
 
 
 def line_up(
@@ -41,6 +39,8 @@ def line_up(
     untuned: Round,
     unfused: Solution,
     stored: Contestant | None,
+    partitions: int,
+    most_factor: float,
 ) -> LineUp:
     """Choose the contestants.
 
@@ -50,13 +50,15 @@ def line_up(
         untuned: the cost model's partition; it runs with default schedules.
         unfused: every operator by itself.
         stored: the plan that is to be beaten.
+        partitions: how many of the rounds take part, at most.
+        most_factor: how much slower than the best, by its kernels, one of them may be.
     """
     tuned, plain = tuned_of(kernels), plain_of(kernels)
     best = rounds[0]
     found = {"plan": Contestant(solution=best.solution, tuned=tuned)}
-    most = (best.total_seconds or 0.0) * FURTHER_FACTOR
+    most = (best.total_seconds or 0.0) * most_factor
     near = [each for each in rounds[1:] if (each.total_seconds or 0.0) <= most]
-    for n, each in enumerate(near[:FURTHER_PLANS]):
+    for n, each in enumerate(near[: partitions - 1]):
         found[f"plan-{n + 2}"] = Contestant(solution=each.solution, tuned=tuned)
     found["untuned"] = Contestant(solution=untuned.solution, tuned=plain)
     found["unfused"] = Contestant(solution=unfused, tuned=plain)
@@ -64,7 +66,7 @@ def line_up(
         found["incumbent"] = stored
     aliases = _aliases(found, [untuned, best, *near])
     kept = {label: found[label] for label in found if aliases[label] == label}
-    return LineUp(contestants=kept, aliases=aliases)
+    return LineUp(contestants=kept, aliases=aliases, plans=found)
 
 
 def _aliases(

@@ -8,6 +8,7 @@ from typing import Any
 
 from tuner.plan import Schedule
 from tuner.search import contest
+from tuner.search.alternatives import Avoided
 from tuner.search.contest import is_disturbed
 from tuner.search.costs import PriceKind
 from tuner.search.kernels import failed_check, plain_of
@@ -55,6 +56,7 @@ class Observer:
             "whole": self._whole,
             "verify": self._check,
             "kernel": self._kernel,
+            "operators": self._operators,
         }
         return ways[item["kind"]](item, result)
 
@@ -63,6 +65,11 @@ class Observer:
     ) -> list[Json]:
         self._run.toolchain = dict(result["toolchain"])
         return [{"type": "device", "toolchain": dict(self._run.toolchain)}]
+
+    def _operators(
+        self, _item: Mapping[str, Any], result: Mapping[str, Any]
+    ) -> list[Json]:
+        return [{"type": "operators", "operators": result["operators"]}]
 
     def _kernel(self, item: Mapping[str, Any], result: Mapping[str, Any]) -> list[Json]:
         run = self._run
@@ -121,6 +128,11 @@ class Observer:
     ) -> list[Json]:
         run = self._run
         kind: PriceKind = item["price"]
+        if kind != "predicted":  # the first solve prepares what all others use
+            took = float(result.get("cost_seconds", 0.0))
+            run.solve_seconds = max(run.solve_seconds, took)
+        if item.get("avoided"):
+            return [self._other(frozenset(item["avoided"]), result["solution"])]
         asked = run.costs.known()
         answer = run.use(solution_from(result["solution"]))
         if kind == "optimistic":
@@ -138,6 +150,18 @@ class Observer:
         else:
             run.rounds_left = 0
         return [self._resolve_event(kind, answer, changed)]
+
+    def _other(self, avoided: Avoided, solved: Mapping[str, Any] | None) -> Json:
+        """The cheapest partition without some kernels; there may be none."""
+        run = self._run
+        answer = None if solved is None else run.use(solution_from(solved))
+        run.others.take(avoided, answer, run.costs)
+        told: Json = {"type": "alternative", "avoided": sorted(avoided)}
+        if answer is not None:
+            told["kernels"] = len(answer.states)
+            told["changed"] = answer.changes(run.best())
+            told["expected_seconds"] = answer.objective_seconds(run.costs)
+        return {**told, **self._progress()}
 
     def _proof(self, answer: Round) -> Json:
         """A solution under optimistic prices bounds every partition from below."""
@@ -173,6 +197,7 @@ class Observer:
                     name: record["seconds"] for name, record in result["whole"].items()
                 },
                 "contended": is_disturbed(found),
+                "partitions": self._plans.rows(),
                 "partial_reason": self._partial_reason(),
                 **self._progress(),
             }

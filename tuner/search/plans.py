@@ -13,6 +13,8 @@ from tuner.plan import Measurement, Plan, Refinement
 from tuner.search.contest import APART, CONFIDENCE, Contestant, gap_of
 from tuner.search.kernels import tuned_of
 from tuner.search.lineup import LineUp, line_up, stored_contestant
+from tuner.search.partitions import operator_rows, partition_rows
+from tuner.search.records import Json
 from tuner.search.rounds import ranked
 from tuner.search.run import Run
 
@@ -43,9 +45,23 @@ class Plans:
             ranked(run.seen) or [run.best()],
             run.kernels,
             untuned=run.seen[0],
-            unfused=run.planner.unfused(),
+            unfused=run.unfused(),
             stored=stored_contestant(self._incumbent, graph, run.state),
+            partitions=run.others.wanted + 1,
+            most_factor=run.others.most_factor,
         )
+
+    def rows(self) -> list[Json]:
+        """Every plan of the line-up; see `tuner.search.partitions`."""
+        run = self._run
+        return partition_rows(
+            run.planner, self.line_up(), whole=run.whole, winner=run.winner
+        )
+
+    def operators(self) -> list[Json]:
+        """What every operator takes in a kernel of its own."""
+        run = self._run
+        return operator_rows(run.planner, run.unfused(), run.kernels)
 
     def by_label(self) -> dict[str, Plan]:
         """Plans of the contestants; who breaks the memory cap takes no part."""

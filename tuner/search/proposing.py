@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tuner.fusion.partition import Solution
 from tuner.search.budget import Budget
 from tuner.search.contest import APART
 from tuner.search.kernels import KernelState
@@ -51,9 +53,10 @@ class Proposer:
         return None
 
     def _following(self) -> Stage:
-        """The stage after this one; a proof may bring a partition worth improving."""
+        """The stage after this one; some bring a partition that is worth improving."""
         run = self._run
-        is_new = run.stage == "prove" and run.best().regions != run.improved
+        brings = run.stage in {"prove", "vary"}
+        is_new = brings and run.best().regions != run.improved
         return "improve" if is_new and run.may_spend() else FOLLOWING[run.stage]
 
     def _enter(self, stage: Stage) -> None:
@@ -74,6 +77,7 @@ class Proposer:
             "improve": self._kernel_items,
             "recover": lambda: self._kernel_items() or self._solve_again(),
             "prove": lambda: self._kernel_items() or self._prove_again(),
+            "vary": lambda: self._other_solves() or self._other_kernels(),
             "check": self._check_items,
             "judge": lambda: self._whole_items() or self._missing_items(),
         }
@@ -101,6 +105,31 @@ class Proposer:
             return []
         run.proofs += 1
         return [solve_item("optimistic")]
+
+    def _other_solves(self) -> list[Json]:
+        """Solves that find other partitions than the best; none when all were found."""
+        run, others = self._run, self._run.others
+        if not others.is_begun:
+            others.begin(run.best(), run.costs)
+        room = BATCH_SECONDS / run.solve_seconds if run.solve_seconds else math.inf
+        items: list[Json] = []
+        for avoided in others.waiting:
+            if len(items) >= max(1.0, room) or not run.may_solve(len(items)):
+                break
+            items.append(solve_item("measured", avoided))
+        return items
+
+    def _other_kernels(self) -> list[Json]:
+        """First runs of kernels that only the other partitions use.
+
+        No further ones: a kernel that got faster would make the proof an old one.
+        """
+        run, others = self._run, self._run.others
+        if not others.is_over:
+            others.end(run.costs)
+            run.seen += others.found
+        run.use_new(others.found)
+        return self._kernel_items()
 
     def _kernel_items(self) -> list[Json]:
         """Kernel runs for one batch."""
@@ -170,12 +199,30 @@ class Proposer:
         return [{"kind": "whole", "labels": list(self._plans.by_label())}]
 
     def _missing_items(self) -> list[Json]:
-        """Default runs of the winner's kernels that nobody has run by themselves."""
+        """Default runs of the winner's kernels that nobody has run by themselves.
+
+        Then those of single operators, as many as there is budget left for: what each
+        operator takes without fusion is part of what a run tells.
+        """
         run = self._run
         if run.kept is None:
             return []
-        used = run.use(run.kept.solution).states
-        missing = {s.name: s for s in used if s.default not in s.results}
-        if not missing or not run.ledger.allows_last(len(missing)):
+        missing = self._without_default(run.kept.solution)
+        if missing and run.ledger.allows_last(len(missing)):
+            return [run.item("kernel", s, s.default) for s in missing]
+        singles = self._without_default(run.unfused())
+        room = sum(run.may_tell(n + 1) for n in range(len(singles)))
+        if room:
+            return [run.item("kernel", s, s.default) for s in singles[:room]]
+        if run.is_told:
             return []
-        return [run.item("kernel", s, s.default) for s in missing.values()]
+        run.is_told = True
+        return [{"kind": "operators"}]
+
+    def _without_default(self, solution: Solution) -> list[KernelState]:
+        """Kernels whose default schedule never ran, those of most time first."""
+        used = self._run.use(solution).states
+        missing = {s.name: s for s in used if s.default not in s.results}
+        return sorted(
+            missing.values(), key=lambda s: s.uses * s.predicted_seconds, reverse=True
+        )

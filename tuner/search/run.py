@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +12,7 @@ from tuner.fusion.partition import Solution
 from tuner.pipeline import Planner
 from tuner.plan import Choice, Measurement, Schedule
 from tuner.runtime.requests import Cache
+from tuner.search.alternatives import Alternatives, Avoided
 from tuner.search.budget import Ledger
 from tuner.search.contest import Contestant
 from tuner.search.costs import Costs, PriceKind
@@ -17,7 +20,13 @@ from tuner.search.kernels import KernelState, new_state
 from tuner.search.near import Neighbours
 from tuner.search.records import Json, Known, measurement_key, toolchain_id, usable
 from tuner.search.rounds import Proof, Round, ranked
-from tuner.search.stages import COVER_ROUNDS, SHARES, Stage
+from tuner.search.stages import (
+    COVER_ROUNDS,
+    OPERATORS_SHARE,
+    SHARES,
+    VARY_SHARE,
+    Stage,
+)
 
 
 @dataclass(kw_only=True)
@@ -27,6 +36,7 @@ class Run:
     Attributes:
         known: results of earlier runs.
         seed: of all random choices.
+        others: the search for other partitions than the best one.
         cache: whether kernels are timed with cold or warm caches.
         stage: what is done now.
         toolchain: of the device that measures; empty before it was asked.
@@ -34,15 +44,21 @@ class Run:
         rounds, proofs: solves with measured and with optimistic prices so far.
         rounds_left: solves with measured prices that this stage may still ask for.
         whole_runs: how often whole plans were asked for.
-        first: the cost model's partition.
+        first, apart: the cost model's partition, and the one without fusion.
         current: the last partition under measured prices.
         seen: every answer that may be run whole.
         proof: the last partition under optimistic prices.
+        solve_seconds: what the longest solve after the first took.
+        vary_until: seconds spent at which the search for other partitions ends.
+        was_exhausted: whether the budget had ended the run when that search began;
+            None before it did.
         solved_with: prices of the last solve with measured costs.
         improved: the partition whose schedules were last improved.
         whole: measurements of whole plans by label.
         kept, winner: the plan that won whole, and its label.
         gone: why the device is lost; empty while it is not.
+        told_from: seconds spent when operators began to be run by themselves.
+        is_told: whether what every operator takes by itself was told.
         mixed: whether results of another toolchain came in.
     """
 
@@ -50,6 +66,7 @@ class Run:
     known: Known
     ledger: Ledger
     seed: int
+    others: Alternatives
     cache: Cache = "warm"
     stage: Stage = "open"
     toolchain: Mapping[str, Any] = field(default_factory=dict)
@@ -60,15 +77,21 @@ class Run:
     rounds_left: int = COVER_ROUNDS
     whole_runs: int = 0
     first: Solution | None = None
+    apart: Solution | None = None
     current: Round | None = None
     seen: list[Round] = field(default_factory=list)
     proof: Proof | None = None
+    solve_seconds: float = 0.0
+    vary_until: float = math.inf
+    was_exhausted: bool | None = None
     solved_with: object = None
     improved: frozenset[object] = frozenset()
     whole: dict[str, Measurement] = field(default_factory=dict)
     kept: Contestant | None = None
     winner: str = ""
     gone: str = ""
+    told_from: float | None = None
+    is_told: bool = False
     mixed: bool = False
 
     def __post_init__(self) -> None:
@@ -78,10 +101,40 @@ class Run:
 
     def may_spend(self, waiting: int = 0) -> bool:
         """Whether this stage may run another kernel beside those waiting."""
+        spent = self.ledger.seconds + waiting * self.ledger.trial_seconds
+        if self.stage == "vary" and spent >= self.vary_until:
+            return False
         return self.ledger.allows(waiting, SHARES[self.stage])
+
+    def may_solve(self, waiting: int = 0) -> bool:
+        """Whether this stage may solve once more beside the solves waiting."""
+        ahead = (1 + waiting) * self.solve_seconds
+        return self.may_spend() and self.ledger.seconds + ahead <= self.vary_until
+
+    def may_tell(self, count: int) -> bool:
+        """Whether so many more operators may be run by themselves in the end."""
+        most = OPERATORS_SHARE * self.ledger.budget.seconds
+        if self.told_from is None:
+            self.told_from = self.ledger.seconds
+        ahead = self.ledger.seconds + count * self.ledger.trial_seconds
+        return self.ledger.allows_last(count) and ahead <= self.told_from + most
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the budget ended the run before everything was measured.
+
+        What looking for other partitions than the best one takes does not count.
+        """
+        if self.was_exhausted is not None:
+            return self.was_exhausted
+        return not self.ledger.allows(0, SHARES["prove"])
 
     def enter(self, stage: Stage) -> None:
         """Go on to a stage."""
+        if stage == "vary" and self.was_exhausted is None:
+            self.was_exhausted = self.is_exhausted
+            most = VARY_SHARE * self.ledger.budget.seconds
+            self.vary_until = self.ledger.seconds + most
         self.stage = stage
 
     # Partitions --------------------------------------------------------------
@@ -92,6 +145,12 @@ class Run:
             self.first = self.planner.solve()
         return self.first
 
+    def unfused(self) -> Solution:
+        """Every operator by itself."""
+        if self.apart is None:
+            self.apart = self.planner.unfused()
+        return self.apart
+
     def use(self, solution: Solution) -> Round:
         """Count how often each kernel is used by a partition."""
         for state in self.kernels.values():
@@ -100,6 +159,17 @@ class Run:
         for state in states:
             state.uses += 1
         return Round(solution=solution, states=states)
+
+    def use_new(self, rounds: Sequence[Round]) -> None:
+        """Count how often partitions use the kernels that the best does not use."""
+        own = {state.name for state in self.best().states}
+        for state in self.kernels.values():
+            state.uses = 0
+        for each in rounds:
+            counts = Counter(s.name for s in each.states if s.name not in own)
+            for name, uses in counts.items():
+                state = self.kernels[name]
+                state.uses = max(state.uses, uses)
 
     def best(self) -> Round:
         """The fastest partition whose kernels were all measured; else the last."""
@@ -160,6 +230,12 @@ class Run:
         }
 
 
-def solve_item(price: PriceKind) -> Json:
-    """A batch's item that solves the partition under one of the prices."""
-    return {"kind": "solve", "price": price}
+def solve_item(price: PriceKind, avoided: Avoided = frozenset()) -> Json:
+    """A batch's item that solves the partition under one of the prices.
+
+    Args:
+        price: which.
+        avoided: names of kernels that are to be left out.
+    """
+    item = {"kind": "solve", "price": price}
+    return {**item, "avoided": sorted(avoided)} if avoided else item

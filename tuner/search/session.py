@@ -10,7 +10,8 @@ measure every kernel of the partition once, solve again with measured costs, and
 until the partition stands. *Improve*: spend trials where most time could still be
 saved, then *recover*: cover once more. *Prove*: solve with measured costs where there
 are any and optimistic bounds where not, measure what that solution uses, and repeat
-until it is made of measured kernels only: then nothing unmeasured could win. *Check*:
+until it is made of measured kernels only: then nothing unmeasured could win. *Vary*:
+solve for the next best partitions, and measure their kernels. *Check*:
 what an earlier run measured is verified once. *Judge*: the best partitions, the untuned
 plan, the unfused plan, the stored plan and the library's own run of the model are
 timed whole, and a plan that is not surely faster than the one that stands is not kept.
@@ -18,15 +19,17 @@ timed whole, and a plan that is not surely faster than the one that stands is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+from tuner.errors import TunerError
 from tuner.model import Model
 from tuner.pipeline import Planner, plan_key, resolve_target
 from tuner.plan import Options, Plan, Schedule
 from tuner.runtime.requests import Cache, Measures
 from tuner.search import forecast
+from tuner.search.alternatives import Alternatives
 from tuner.search.budget import Budget, Ledger
 from tuner.search.contest import is_disturbed
 from tuner.search.costs import PriceKind
@@ -37,7 +40,7 @@ from tuner.search.plans import Plans
 from tuner.search.proposing import Proposer
 from tuner.search.records import Json, Known, solution_json, toolchain_id, usable
 from tuner.search.run import Run
-from tuner.search.stages import SHARES, Stage
+from tuner.search.stages import PARTITIONS, Stage
 
 
 class TuningSession:
@@ -53,6 +56,8 @@ class TuningSession:
         incumbent: body of the stored measured plan; what replaces it is faster.
         cache: whether everything is timed with cold or warm caches; results of the
             one never stand for the other.
+        partitions: how many distinct partitions to run whole, beside the plans that
+            need no tuning and the stored one; fewer where no others come close.
         clock: seconds; read around measurements only, and recorded in their results.
     """
 
@@ -67,6 +72,7 @@ class TuningSession:
         *,
         incumbent: Mapping[str, Any] | None = None,
         cache: Cache = "warm",
+        partitions: int = PARTITIONS,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.model = model
@@ -90,6 +96,7 @@ class TuningSession:
             known=Known(known or {}),
             ledger=Ledger(budget=budget),
             seed=seed,
+            others=Alternatives(partitions - 1),
             cache=cache,
         )
         self._plans = Plans(self._run, incumbent)
@@ -140,7 +147,15 @@ class TuningSession:
     @property
     def is_exhausted(self) -> bool:
         """Whether the budget ended the run before everything was measured."""
-        return not self._run.ledger.allows(0, SHARES["prove"])
+        return self._run.is_exhausted
+
+    @property
+    def partitions(self) -> list[Json]:
+        """Partitions side by side, the best by their kernels first; see `Plans.rows`.
+
+        Empty before any was run whole.
+        """
+        return self._plans.rows() if self._run.whole else []
 
     def propose(self) -> Json | None:
         """The next batch of measurements; None when the run is over."""
@@ -211,17 +226,19 @@ class TuningSession:
         if kind == "device":
             return self._measurer.device(runner)
         if kind == "solve":
-            return self._solved(item["price"])
+            return self._solved(item["price"], item.get("avoided", ()))
         if kind == "whole":
             plans = self._plans.by_label()
             return self._measurer.whole(
                 {label: plans[label] for label in item["labels"]}, runner
             )
+        if kind == "operators":
+            return {"operators": self._plans.operators(), "cost_seconds": 0.0}
         state = self._run.kernels[item["kernel"]]
         schedule = Schedule.of(**item["schedule"])
         return self._measurer.kernel(state, schedule, runner, timed=kind == "kernel")
 
-    def _solved(self, kind: PriceKind) -> Json:
+    def _solved(self, kind: PriceKind, avoided: Collection[str]) -> Json:
         """Solve; the wall-clock limit of the solver is why the answer is recorded.
 
         The first solve makes the plan that exists without tuning too: it is not
@@ -229,8 +246,14 @@ class TuningSession:
         """
         start = self._clock()
         if kind == "predicted":
-            solution = solution_json(self._run.untuned())
-            return {"solution": solution, "cost_seconds": 0.0}
-        solved = self.planner.solve(self._run.costs.price(kind))
-        seconds = self._clock() - start
-        return {"solution": solution_json(solved), "cost_seconds": seconds}
+            first = solution_json(self._run.untuned())
+            return {"solution": first, "cost_seconds": 0.0}
+        solution: Json | None = None
+        costs = self._run.costs
+        price = costs.avoiding(avoided) if avoided else costs.price(kind)
+        try:
+            solution = solution_json(self.planner.solve(price))
+        except TunerError:  # a pin, or a node, wants one of those kernels
+            if not avoided:
+                raise
+        return {"solution": solution, "cost_seconds": self._clock() - start}

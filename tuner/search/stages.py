@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 Stage = Literal[
-    "open", "cover", "improve", "recover", "prove", "check", "judge", "done"
+    "open", "cover", "improve", "recover", "prove", "vary", "check", "judge", "done"
 ]
 
 FOLLOWING: Final[Mapping[Stage, Stage]] = MappingProxyType(
@@ -16,7 +16,8 @@ FOLLOWING: Final[Mapping[Stage, Stage]] = MappingProxyType(
         "cover": "improve",
         "improve": "recover",
         "recover": "prove",
-        "prove": "check",
+        "prove": "vary",
+        "vary": "check",
         "check": "judge",
         "judge": "done",
         "done": "done",
@@ -28,7 +29,8 @@ SHARES: Final[Mapping[Stage, float]] = MappingProxyType(
         "cover": 0.7,
         "improve": 0.75,
         "recover": 0.88,
-        "prove": 1.0,
+        "prove": 0.95,
+        "vary": 1.0,
         "check": 1.0,
         "judge": 1.0,
         "done": 1.0,
@@ -36,6 +38,13 @@ SHARES: Final[Mapping[Stage, float]] = MappingProxyType(
 )
 """Share of the budget, what is kept back for whole plans apart, that may be spent by
 the end of each stage."""
+
+PARTITIONS: Final = 3
+"""Distinct partitions that are run whole, the best included."""
+VARY_SHARE: Final = 0.1
+"""Share of the whole budget that other partitions may take, solving included."""
+OPERATORS_SHARE: Final = 0.1
+"""Share of the whole budget that operators by themselves may take in the end."""
 
 COVER_ROUNDS: Final = 4
 """Solves while covering; each either changes the partition or ends the stage."""

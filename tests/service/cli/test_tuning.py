@@ -94,6 +94,23 @@ def test_caches_are_cold_or_warm(fuseplan: Fuseplan, model: Path) -> None:
     assert "tepid" in refused.err
 
 
+def test_partitions_stand_side_by_side(fuseplan: Fuseplan, model: Path) -> None:
+    """JSON has each plan that ran whole; the table too; nonsense is refused."""
+    told = _tune(fuseplan, model, "--partitions", 2, "--no-store").json["tuning"]
+    rows = told["partitions"]
+    assert rows[0]["labels"][0] == "plan"
+    assert sum(row["kept"] for row in rows) == 1
+    assert all(row["whole"]["seconds"] > 0 and row["kernels"] for row in rows)
+    words = ("tune", model, "--budget-seconds", 4, "--budget-trials", 3, "--no-store")
+    shown = fuseplan(*words).out
+    assert "run whole" in shown
+    assert "without fusion" in shown
+    for wrong in (0, 17, "two"):
+        refused = fuseplan("tune", model, "--partitions", wrong)
+        assert refused.code == 2
+        assert "--partitions" in refused.err
+
+
 @pytest.mark.parametrize(
     ("progress", "text"),
     [

@@ -344,11 +344,71 @@ def _events(body: dict[str, Any], trials: int) -> tuple[EventDraft, ...]:
     measured = body["measured"] or {}
     whole = {name: found["seconds"] for name, found in measured.items()}
     if whole:
-        last = {"trials": trials, "best_seconds": goal, "gap": 0.015}
-        drafts.append(
-            EventDraft(type="plan", data={"winner": "plan", "seconds": whole, **last})
-        )
+        last = {
+            "winner": "plan",
+            "seconds": whole,
+            "partitions": contest_rows(body),
+            "trials": trials,
+            "best_seconds": goal,
+            "gap": 0.015,
+        }
+        drafts.append(EventDraft(type="plan", data=last))
+        told = {"operators": operator_rows(body)}
+        drafts.append(EventDraft(type="operators", data=told))
     return tuple(drafts)
+
+
+def contest_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The plan, a second partition, one that failed, and what they had to beat."""
+    goal, measured = body["objective_seconds"], body["measured"]
+    foreign = [{"family": "reduction", "nodes": body["kernels"][3]["nodes"]}]
+    rows = (
+        (["plan"], 1.0, measured["plan"], []),
+        (["plan-2"], 1.03, _timed(goal * 1.1), foreign),
+        (["plan-3"], 1.08, {**_timed(goal), "seconds": None, "failure": "crash"}, []),
+        (["untuned", "incumbent"], 1.21, measured["untuned"], foreign * 2),
+        (["unfused"], 1.62, measured["unfused"], foreign),
+    )
+    return [
+        {
+            "labels": labels,
+            "kernels": len(body["kernels"]) + len(labels),
+            "predicted_seconds": goal * part * 0.93,
+            "kernel_seconds": goal * part,
+            "whole": {**whole, "failure": whole.get("failure", "")},
+            "kept": labels == ["plan"],
+            "differing": 4 * len(foreign),
+            "kernels_only_here": foreign,
+        }
+        for labels, part, whole, foreign in rows
+    ]
+
+
+def operator_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every operator but reshapes in a kernel of its own; equal ones share a row."""
+    launches: dict[str, list[list[str]]] = {}
+    for node in body["graph"]["nodes"]:
+        if node["op"] != "reshape":
+            launches.setdefault(node["op"], []).append([node["id"]])
+    return [
+        {
+            "launches": found,
+            "family": "library" if op == "matmul" else "pointwise",
+            "predicted_seconds": 2e-5,
+            "measured": None if op == "rsqrt" else _timed(25e-6),
+        }
+        for op, found in launches.items()
+    ]
+
+
+def _timed(seconds: float) -> dict[str, Any]:
+    return {
+        "seconds": seconds,
+        "low_seconds": seconds * 0.98,
+        "high_seconds": seconds * 1.02,
+        "failure": "",
+        "contended": False,
+    }
 
 
 def _kernels() -> tuple[StoredKernel, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from service.dashboard.sides import SIDE_BOXES, sides_view, without_fusion
 from tests.service.dashboard import samples
 
@@ -83,3 +85,33 @@ def test_what_is_prepared_at_load_is_in_no_kernel() -> None:
         node for kernel in without_fusion(plan)["kernels"] for node in kernel["nodes"]
     }
     assert "n0" not in held
+
+
+def test_operators_that_a_run_timed_have_their_time() -> None:
+    """Measured where it was, else predicted; boxes of a run of kernels add them up."""
+    plain = without_fusion(BODY, samples.operator_rows(BODY))
+    kinds = {kernel["name"]: kernel["evidence"] for kernel in plain["kernels"]}
+    assert kinds["exp"] == "measured"
+    assert kinds["rsqrt"] == "analytic"
+    boxes = sides_view(plain, BODY, {})["sides"][0]["boxes"]
+    expected = sum(2e-5 if k["name"] == "rsqrt" else 25e-6 for k in plain["kernels"])
+    assert sum(box["seconds"] for box in boxes) == pytest.approx(expected)
+    assert all(box["time"] for box in boxes)
+
+
+def test_a_side_of_which_an_operator_is_unknown_has_no_times() -> None:
+    """A sum that leaves something out would be compared with one that does not."""
+    rows = [row for row in samples.operator_rows(BODY) if row["family"] != "library"]
+    plain = without_fusion(BODY, rows)
+    boxes = sides_view(plain, BODY, {})["sides"][0]["boxes"]
+    assert {(box["time"], box["seconds"]) for box in boxes} == {("", None)}
+
+
+def test_an_operator_whose_run_failed_counts_as_predicted() -> None:
+    """A failure is no time."""
+    rows = samples.operator_rows(BODY)
+    for row in rows:
+        row["measured"] = {"seconds": None, "failure": "crash", "contended": False}
+    plain = without_fusion(BODY, rows)
+    assert not plain["untimed"]
+    assert {kernel["evidence"] for kernel in plain["kernels"]} == {"analytic"}

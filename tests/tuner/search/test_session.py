@@ -508,19 +508,37 @@ def test_near_shapes_give_the_second_trial(
 ) -> None:
     """The best schedule of the same kernel in another size is tried, not believed."""
     known = results_by_key(finished[1])
-    larger = load(small_model(rows=64))
-    blank = _by_structure(results_by_key(run_to_end(session_of(larger), runner)))
-    shared = {n: runs for n, runs in blank.items() if n in _by_structure(known)}
-    structure, runs = max(shared.items(), key=lambda entry: len(entry[1]))
+    other = load(small_model(rows=24))
+    blank = results_by_key(run_to_end(session_of(other), runner))
+    structure, runs = _first_improved(blank, set(_by_structure(known)))
     best = {"seconds": 1e-7, "low_seconds": 1e-7, "high_seconds": 1e-7}
     hint = {**best, "schedule": runs[-1]["schedule"]}
     victim = next(k for k, r in known.items() if r["near"] == structure)
     known = {**known, victim: {**known[victim], **hint}}
-    found = results_by_key(run_to_end(session_of(larger, known), runner))
+    found = results_by_key(run_to_end(session_of(other, known), runner))
     assert not set(found) & set(known)
     default, hinted, *_ = _by_structure(found)[structure]
     assert default["schedule"] == runs[0]["schedule"]
     assert hinted["schedule"] == runs[-1]["schedule"] != runs[1]["schedule"]
+
+
+def _first_improved(
+    results: dict[str, Json], wanted: set[str]
+) -> tuple[str, list[Json]]:
+    """The kernel that was run a second time first: till then no hint shows."""
+    order = {key: place for place, key in enumerate(results)}
+    keys: dict[str, list[str]] = {}
+    for key, result in results.items():
+        keys.setdefault(result["near"], []).append(key)
+    improved = {
+        structure: ran
+        for structure, ran in keys.items()
+        if structure in wanted
+        and len(ran) > 2
+        and len({results[key]["kernel"] for key in ran}) == 1
+    }
+    structure = min(improved, key=lambda one: order[improved[one][1]])
+    return structure, [results[key] for key in improved[structure]]
 
 
 def _by_structure(results: dict[str, Json]) -> dict[str, list[Json]]:
