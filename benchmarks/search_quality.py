@@ -14,7 +14,8 @@ ends it in time, and the same command goes on where it stopped. The machine must
 quiet: a schedule whose runs are disturbed again and again is left out, and tried again
 by the next call. Replaying compares random search, Optuna's default TPE and the study
 of a tuning run: the first recording is what a search sees, the second, made an hour
-later, is what counts.
+later, is what counts. With `--repriced` the search has the defaults and prices of this
+version, so that a change of the cost model shows without measuring again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import json
 import math
 import platform
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import monotonic, perf_counter
@@ -35,6 +36,7 @@ from onnx import parser as onnx_parser
 
 from tuner.kernel.lower import lower
 from tuner.kernel.mapping import map_groups
+from tuner.kernel.schedule import default as default_schedule
 from tuner.kernel.schedule import is_legal, space
 from tuner.model import Model, load
 from tuner.pipeline import Planner, plan_key, resolve_target
@@ -207,6 +209,11 @@ def main(arguments: list[str] | None = None) -> int:
     replaying.add_argument("second", type=Path, nargs="?")
     replaying.add_argument("--seeds", type=int, default=10)
     replaying.add_argument("--all", action="store_true", help="small spaces too")
+    replaying.add_argument(
+        "--repriced",
+        action="store_true",
+        help="with the defaults and prices of this version, not those of the recording",
+    )
     replaying.set_defaults(run=replay)
     given = parser.parse_args(arguments)
     given.run(given)
@@ -476,10 +483,14 @@ def _described(recording: Recording, name: str) -> str:
 
 def replay(given: argparse.Namespace) -> None:
     """Compare the searches and print the tables."""
-    spaces = spaces_from(json.loads(given.first.read_text()))
+    stored = json.loads(given.first.read_text())
+    spaces = spaces_from(stored)
+    if given.repriced:
+        device = resolve_target(stored["device"]["target"]["id"])
+        spaces = tuple(_repriced(each, device) for each in spaces)
     second = given.second or given.first
     truths = spaces_from(json.loads(second.read_text()))
-    stated = json.loads(given.first.read_text()).get("sizes", {})
+    stated = stored.get("sizes", {})
     whole = [each for each in spaces if _is_whole(each, stated) or given.all]
     if len(whole) < len(spaces):
         say(f"{len(spaces) - len(whole)} spaces are not complete and left out")
@@ -503,6 +514,23 @@ def replay(given: argparse.Namespace) -> None:
     say(
         f"share of the way from median to best, mean; near: within {NEAR:.0%} of the "
         f"best; {given.seeds} seeds each"
+    )
+
+
+def _repriced(found: Space, device: Device) -> Space:
+    """The same measured times under today's default and today's cost model."""
+    planner = Planner(model=model_of(found.name), device=device, options=Options())
+    nest = lower(kernel_of(planner).form.graph)
+    predicted = {
+        schedule: predict_nest(nest, schedule, device, Options()).estimate.seconds
+        for schedule in found.seconds
+    }
+    first = default_schedule(nest, device)
+    order = sorted(found.seconds, key=lambda schedule: schedule != first)
+    return replace(
+        found,
+        seconds={schedule: found.seconds[schedule] for schedule in order},
+        predicted=predicted,
     )
 
 

@@ -13,6 +13,7 @@ from benchmarks.search_quality import (
     KERNELS,
     RUNS,
     Recording,
+    _repriced,
     _waiting,
     fine_space,
     kernel_of,
@@ -132,3 +133,24 @@ def test_a_short_recording_is_left_out_of_a_comparison(
     assert main(["replay", str(path), "--all", "--seeds", "2"]) == 0
     said = capsys.readouterr().out
     assert all(method in said for method in ("random", "tpe", "ours"))
+
+
+def test_a_recording_can_be_searched_under_other_prices(tmp_path: Path) -> None:
+    """Measured times stay; the default and the prices are those of this version."""
+    name, device = "softmax-4096x128", resolve_target("cpu")
+    planner = Planner(model=model_of(name), device=device, options=Options())
+    schedules = fine_space(kernel_of(planner), device)[:8]
+    recording = Recording(
+        out=tmp_path / "spaces.json", facts={**FACTS, "target": {"id": "cpu"}}
+    )
+    backwards = {s: 1e-3 * n for n, s in enumerate(reversed(schedules), 1)}
+    recording.begin(name, "reduction:abc", backwards)
+    recording.rows[name] = {s: [seconds] for s, seconds in backwards.items()}
+    recording.write()
+    (stored,) = spaces_from(json.loads(recording.out.read_text()))
+    found = _repriced(stored, device)
+    assert stored.default == schedules[-1]
+    assert found.default == schedules[0]
+    assert found.seconds == stored.seconds
+    assert set(found.predicted.values()).isdisjoint(stored.predicted.values())
+    assert main(["replay", str(recording.out), "--repriced", "--all"]) == 0
