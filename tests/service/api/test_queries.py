@@ -28,13 +28,13 @@ def test_every_route_refuses_what_it_does_not_read(shared: TestClient) -> None:
             place = path.format(
                 **{**inside, **{n: PLACES[n] for n in inside if n in PLACES}}
             )
-            answer = shared.request(method, place, params={"targt": "sm_90"})
+            answer = shared.request(method, place, params={"colour": "sm_90"})
             assert answer.status_code == 422, (method, path, answer.text)
             asked += 1
             if method == "head":
                 continue
             told = answer.json()
-            assert (told["code"], told["where"]) == ("invalid-request", "query targt")
+            assert (told["code"], told["where"]) == ("invalid-request", "query colour")
             known = [p["name"] for p in given if p["in"] == "query"]
             assert all(name in told["hint"] for name in known), told
             assert known or "takes none" in told["hint"]

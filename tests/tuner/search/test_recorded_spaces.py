@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -139,12 +140,13 @@ def test_a_recording_can_be_searched_under_other_prices(tmp_path: Path) -> None:
     """Measured times stay; the default and the prices are those of this version."""
     name, device = "softmax-4096x128", resolve_target("cpu")
     planner = Planner(model=model_of(name), device=device, options=Options())
-    schedules = fine_space(kernel_of(planner), device)[:8]
+    state = kernel_of(planner)
+    schedules = fine_space(state, device)[:8]
     recording = Recording(
         out=tmp_path / "spaces.json", facts={**FACTS, "target": {"id": "cpu"}}
     )
     backwards = {s: 1e-3 * n for n, s in enumerate(reversed(schedules), 1)}
-    recording.begin(name, "reduction:abc", backwards)
+    recording.begin(name, state.name, backwards)
     recording.rows[name] = {s: [seconds] for s, seconds in backwards.items()}
     recording.write()
     (stored,) = spaces_from(json.loads(recording.out.read_text()))
@@ -153,4 +155,8 @@ def test_a_recording_can_be_searched_under_other_prices(tmp_path: Path) -> None:
     assert found.default == schedules[0]
     assert found.seconds == stored.seconds
     assert set(found.predicted.values()).isdisjoint(stored.predicted.values())
+    assert (
+        _repriced(replace(stored, kernel="reduction:other"), device).default
+        in (schedules[-1:])
+    )
     assert main(["replay", str(recording.out), "--repriced", "--all"]) == 0
