@@ -56,7 +56,7 @@ from tuner.search.quality import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cost_model.device import Device
 
@@ -488,10 +488,15 @@ def replay(given: argparse.Namespace) -> None:
     if given.repriced:
         device = resolve_target(stored["device"]["target"]["id"])
         spaces = tuple(_repriced(each, device) for each in spaces)
-    second = given.second or given.first
-    truths = spaces_from(json.loads(second.read_text()))
+    judged = json.loads((given.second or given.first).read_text())
+    truths = spaces_from(judged)
+    twice = {each.name for each in truths if _is_whole(each, judged.get("sizes", {}))}
     stated = stored.get("sizes", {})
-    whole = [each for each in spaces if _is_whole(each, stated) or given.all]
+    whole = [
+        each
+        for each in _in_both(spaces, truths)
+        if given.all or (_is_whole(each, stated) and each.name in twice)
+    ]
     if len(whole) < len(spaces):
         say(f"{len(spaces) - len(whole)} spaces are not complete and left out")
     worthy = [each for each in whole if given.all or each.is_worthy]
@@ -515,6 +520,22 @@ def replay(given: argparse.Namespace) -> None:
         f"share of the way from median to best, mean; near: within {NEAR:.0%} of the "
         f"best; {given.seeds} seeds each"
     )
+
+
+def _in_both(spaces: Sequence[Space], truths: Sequence[Space]) -> list[Space]:
+    """The spaces that both recordings have, with the schedules that ran in both."""
+    known = {each.name: each.seconds for each in truths}
+    return [
+        replace(
+            each,
+            seconds={s: v for s, v in each.seconds.items() if s in known[each.name]},
+            predicted={
+                s: v for s, v in each.predicted.items() if s in known[each.name]
+            },
+        )
+        for each in spaces
+        if each.name in known
+    ]
 
 
 def _repriced(found: Space, device: Device) -> Space:
