@@ -80,17 +80,21 @@ def words_of(text: str) -> list[str]:
     return text.replace("MODEL", "model.onnx").replace("FILE", "file").split()
 
 
-@pytest.mark.parametrize("text", WRONG_WITH_MODEL.values(), ids=list(WRONG_WITH_MODEL))
-def test_a_wrong_word_is_told_before_the_model_is_read(
-    fuseplan: Fuseplan, place: Path, text: str
-) -> None:
-    """Exit code 2, one line with what to do, nothing written."""
+def _refuses(fuseplan: Fuseplan, place: Path, text: str) -> None:
     before = set(place.iterdir())
     ended = fuseplan(*words_of(text))
     assert ended.code == 2, ended.err
     assert ended.err.count("\n") == 1
     assert ended.err.rstrip().endswith(")")
     assert set(place.iterdir()) == before
+
+
+@pytest.mark.parametrize("text", WRONG_WITH_MODEL.values(), ids=list(WRONG_WITH_MODEL))
+def test_a_wrong_word_is_told_before_the_model_is_read(
+    fuseplan: Fuseplan, place: Path, text: str
+) -> None:
+    """Exit code 2, one line with what to do, nothing written."""
+    _refuses(fuseplan, place, text)
 
 
 @pytest.mark.parametrize("text", WRONG_ALONE.values(), ids=list(WRONG_ALONE))
@@ -98,12 +102,7 @@ def test_a_wrong_word_is_told_before_the_database_is_made(
     fuseplan: Fuseplan, place: Path, text: str
 ) -> None:
     """The same where no model is given: no database, no device, no service."""
-    before = set(place.iterdir())
-    ended = fuseplan(*words_of(text))
-    assert ended.code == 2, ended.err
-    assert ended.err.count("\n") == 1
-    assert ended.err.rstrip().endswith(")")
-    assert set(place.iterdir()) == before
+    _refuses(fuseplan, place, text)
 
 
 def test_a_broken_model_is_the_models_fault(fuseplan: Fuseplan, place: Path) -> None:
