@@ -8,18 +8,14 @@ from itertools import zip_longest
 from typing import Final
 
 from tuner.fusion.candidates import Candidate
-from tuner.fusion.legality import Refusal, Rules
-from tuner.fusion.order import runnable_order
+from tuner.fusion.finishing import SUM_ROUNDING, Finishing, is_better, launched
 from tuner.fusion.pieces import Priced
-from tuner.fusion.pins import Pins
 from tuner.fusion.sharing import share_work
 from tuner.fusion.view import bits
 from tuner.plan import GENERATED
 
 PARTNERS: Final = 6
 """How many of the latest groups a kernel is tried with."""
-SUM_ROUNDING: Final = 1e-12
-"""Sums this close, relatively, differ by their rounding: then fewer kernels win."""
 
 Order = Callable[[Sequence[float]], Sequence[int]]
 """The order in which kernels look for others, by place, from what they cost."""
@@ -53,14 +49,7 @@ ORDERS: Final[Sequence[Order]] = (
 )
 
 
-def join_side_by_side(
-    rules: Rules,
-    price: Callable[[Candidate], Priced],
-    chosen: Sequence[Priced],
-    *,
-    pins: Pins,
-    out_of_time: Callable[[], bool],
-) -> list[Priced]:
+def join_side_by_side(step: Finishing, chosen: Sequence[Priced]) -> list[Priced]:
     """Join generated kernels that do not depend on each other, first come first served.
 
     A kernel also joins one that it waits for: that pays where the one serves several
@@ -72,12 +61,12 @@ def join_side_by_side(
     """
     best = list(chosen)
     for order in ORDERS:
-        if out_of_time() and len(best) < len(chosen):
+        if step.out_of_time() and len(best) < len(chosen):
             break
-        found = _joined(rules, price, chosen, pins, out_of_time, order)
+        found = _joined(step, chosen, order)
         if len(found) < len(chosen):
-            found = _with_shared_work(rules, price, found, pins, out_of_time, order)
-        if _is_better(found, best):
+            found = _with_shared_work(step, found, order)
+        if is_better(found, best):
             best = found
         if len(found) >= len(chosen) - 1:
             break  # in any order the same pair, if any
@@ -85,61 +74,29 @@ def join_side_by_side(
 
 
 def _with_shared_work(
-    rules: Rules,
-    price: Callable[[Candidate], Priced],
-    kernels: Sequence[Priced],
-    pins: Pins,
-    out_of_time: Callable[[], bool],
-    order: Order,
+    step: Finishing, kernels: Sequence[Priced], order: Order
 ) -> list[Priced]:
     """Work that many joined kernels repeat in one of them; then there may be room."""
-    shared = share_work(rules, price, kernels, pins=pins, out_of_time=out_of_time)
-    if shared == list(kernels):
-        return shared
-    return _joined(rules, price, shared, pins, out_of_time, order)
+    shared = share_work(step, kernels)
+    return shared if shared == list(kernels) else _joined(step, shared, order)
 
 
-def _is_better(found: Sequence[Priced], best: Sequence[Priced]) -> bool:
-    """Whether kernels cost less than others, or as much and are fewer."""
-    costs = _cost(found), _cost(best)
-    if math.isclose(*costs, rel_tol=SUM_ROUNDING):
-        return len(found) < len(best)
-    return costs[0] < costs[1]
-
-
-def _cost(kernels: Sequence[Priced]) -> float:
-    return math.fsum(kernel.seconds for kernel in kernels)
-
-
-def _joined(
-    rules: Rules,
-    price: Callable[[Candidate], Priced],
-    chosen: Sequence[Priced],
-    pins: Pins,
-    out_of_time: Callable[[], bool],
-    order: Order,
-) -> list[Priced]:
+def _joined(step: Finishing, chosen: Sequence[Priced], order: Order) -> list[Priced]:
     kernels = list(chosen)
     count = len(kernels) + 1
-    while len(kernels) < count and not out_of_time():
+    while len(kernels) < count and not step.out_of_time():
         count = len(kernels)
-        kernels = _joined_once(rules, price, kernels, pins, out_of_time, order)
+        kernels = _joined_once(step, kernels, order)
     return kernels
 
 
 def _joined_once(
-    rules: Rules,
-    price: Callable[[Candidate], Priced],
-    chosen: Sequence[Priced],
-    pins: Pins,
-    out_of_time: Callable[[], bool],
-    order: Order,
+    step: Finishing, chosen: Sequence[Priced], order: Order
 ) -> list[Priced]:
-    needs = [kernel.candidate.needs for kernel in chosen]
-    ready, stuck = runnable_order(needs, [k.candidate.outputs for k in chosen])
-    groups = _Groups(rules, price, pins, [chosen[k] for k in ready])
+    ready, stuck = launched(chosen)
+    groups = _Groups(step, [chosen[k] for k in ready])
     for k in order([chosen[k].seconds for k in ready]):
-        if out_of_time():
+        if step.out_of_time():
             break
         groups.place(k)
     rest = [chosen[k] for k in stuck]
@@ -155,16 +112,8 @@ class _Groups:
         placed: mask of those that others may join.
     """
 
-    def __init__(
-        self,
-        rules: Rules,
-        price: Callable[[Candidate], Priced],
-        pins: Pins,
-        kernels: Sequence[Priced],
-    ) -> None:
-        self.rules = rules
-        self.price = price
-        self.pins = pins
+    def __init__(self, step: Finishing, kernels: Sequence[Priced]) -> None:
+        self.step = step
         self.kernels: list[Priced | None] = list(kernels)
         self.above = [0] * len(kernels)
         self.below = [0] * len(kernels)
@@ -197,9 +146,10 @@ class _Groups:
             if union is None:
                 continue
             apart = group.seconds + kernel.seconds
-            added = self.price(union).seconds - apart
+            both = self.step.price(union)
+            added = both.seconds - apart
             if added <= SUM_ROUNDING * apart and added < best:
-                best, at, joined = added, g, self.price(union)
+                best, at, joined = added, g, both
         self.kernels[k] = None
         self.kernels[at] = joined
         if at == k:
@@ -248,7 +198,7 @@ class _Groups:
         assert first is not None
         assert second is not None
         a, b = first.candidate, second.candidate
-        view, others = self.rules.view, ~(1 << g | 1 << k)
+        view, others = self.step.view, ~(1 << g | 1 << k)
         passed = (a.outputs & b.needs) | (b.outputs & a.needs)
         idle = sum(
             1 << j
@@ -257,8 +207,4 @@ class _Groups:
         )
         outputs = (a.outputs | b.outputs) & ~idle
         mask = view.trimmed(a.mask | b.mask, outputs)
-        family = self.rules.judge(mask, outputs)
-        if isinstance(family, Refusal) or not self.pins.allow(mask, outputs):
-            return None
-        needs = view.needs(mask)
-        return Candidate(mask=mask, outputs=outputs, needs=needs, family=family)
+        return self.step.legal(mask, outputs)

@@ -14,6 +14,7 @@ from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import cheapest, constrained, greedy, unfused_groups
 from tuner.fusion.candidates import Candidate, Space
 from tuner.fusion.columns import Book, Columns, Floor, Price
+from tuner.fusion.finishing import Finishing
 from tuner.fusion.grouping import Grouping
 from tuner.fusion.horizontal import join_side_by_side
 from tuner.fusion.least import least_of_any, least_seconds
@@ -293,13 +294,14 @@ def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
     """A solved partition without idle work, with kernels side by side."""
     rules, columns, pins = search.space.rules, search.columns, search.pins
     remaining = search.solver.remaining_seconds
-    chosen = join_side_by_side(
-        rules,
-        columns.price,
-        without_unread(rules, columns.price, chosen, pins=pins),
+    step = Finishing(
+        rules=rules,
+        price=columns.price,
         pins=pins,
         out_of_time=lambda: remaining() <= 0,
     )
+    chosen = without_unread(rules, columns.price, chosen, pins=pins)
+    chosen = join_side_by_side(step, chosen)
     return _or_whole(rules, columns, pins, chosen)  # one price, time or not
 
 

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tuner.fusion.candidates import Candidate
-from tuner.fusion.legality import Refusal, Rules
-from tuner.fusion.order import runnable_order
+from tuner.fusion.finishing import Finishing, is_better, launched
 from tuner.fusion.pieces import Priced
-from tuner.fusion.pins import Pins
-from tuner.fusion.view import bits, joined
-from tuner.plan import GENERATED
+from tuner.fusion.view import View, bits, joined
 
 FEW: Final = 3
 """As many kernels must repeat a piece of work, or the solver has weighed it already."""
 
 
-def share_work(
-    rules: Rules,
-    price: Callable[[Candidate], Priced],
-    chosen: Sequence[Priced],
-    *,
-    pins: Pins,
-    out_of_time: Callable[[], bool],
-) -> list[Priced]:
+def share_work(step: Finishing, chosen: Sequence[Priced]) -> list[Priced]:
     """Let one kernel store what many repeat, where that costs less.
 
     A few numbers that every step of an optimiser needs are cheap to compute again in
@@ -36,13 +25,13 @@ def share_work(
     """
     kernels = list(chosen)
     tried: set[int] = set()
-    while not out_of_time():
-        repeated = _Repeated.of(rules, kernels)
+    while not step.out_of_time():
+        repeated = _Repeated.of(step.view, kernels)
         nodes = next((n for n in repeated if n not in tried), None)
         if nodes is None:
             return kernels
         tried.add(nodes)
-        kernels = _shared(rules, price, pins, kernels, repeated[nodes])
+        kernels = _shared(step, kernels, repeated[nodes])
     return kernels
 
 
@@ -59,9 +48,9 @@ class _Repeated:
     holders: tuple[int, ...]
 
     @staticmethod
-    def of(rules: Rules, kernels: Sequence[Priced]) -> dict[int, _Repeated]:
+    def of(view: View, kernels: Sequence[Priced]) -> dict[int, _Repeated]:
         """What many kernels repeat, by nodes."""
-        holders = [0] * len(rules.view.nodes)
+        holders = [0] * len(view.nodes)
         for k, kernel in enumerate(kernels):
             for i in bits(kernel.candidate.mask):
                 holders[i] |= 1 << k
@@ -76,18 +65,12 @@ class _Repeated:
 
 
 def _shared(
-    rules: Rules,
-    price: Callable[[Candidate], Priced],
-    pins: Pins,
-    kernels: Sequence[Priced],
-    repeated: _Repeated,
+    step: Finishing, kernels: Sequence[Priced], repeated: _Repeated
 ) -> list[Priced]:
     """The kernels with some nodes in as few of them as pays."""
-    view = rules.view
+    view = step.view
     makes = view.makes(repeated.nodes)
-    order, _ = runnable_order(
-        [k.candidate.needs for k in kernels], [k.candidate.outputs for k in kernels]
-    )
+    order, _ = launched(kernels)
     places = {k: place for place, k in enumerate(order)}
     first, *others = sorted(repeated.holders, key=lambda k: places.get(k, len(order)))
     found, passed = list(kernels), 0
@@ -96,40 +79,13 @@ def _shared(
         if old.candidate.outputs & makes:
             continue
         rest = view.trimmed(old.candidate.mask & ~repeated.nodes, old.candidate.outputs)
-        new = made(rules, price, pins, rest, old.candidate.outputs)
+        new = step.made(rest, old.candidate.outputs)
         if new is not None and new.seconds < old.seconds:
             found[k] = new
             passed |= joined(view.reads, rest) & makes
     source = kernels[first].candidate
-    stored = made(rules, price, pins, source.mask, source.outputs | passed)
+    stored = step.made(source.mask, source.outputs | passed)
     if not passed or stored is None:
         return list(kernels)
     found[first] = stored
     return found if is_better(found, kernels) else list(kernels)
-
-
-def made(
-    rules: Rules,
-    price: Callable[[Candidate], Priced],
-    pins: Pins,
-    mask: int,
-    outputs: int,
-) -> Priced | None:
-    """A kernel of ours, if it is legal and the pins allow it."""
-    if not mask or not outputs or pins.touch(mask):
-        return None
-    family = rules.judge(mask, outputs)
-    if isinstance(family, Refusal) or family not in GENERATED:
-        return None
-    needs = rules.view.needs(mask)
-    return price(Candidate(mask=mask, outputs=outputs, needs=needs, family=family))
-
-
-def is_better(found: Sequence[Priced], before: Sequence[Priced]) -> bool:
-    """Whether kernels can be run, and cost less than others."""
-    if sum(k.seconds for k in found) >= sum(k.seconds for k in before):
-        return False
-    _, stuck = runnable_order(
-        [k.candidate.needs for k in found], [k.candidate.outputs for k in found]
-    )
-    return not stuck
