@@ -22,9 +22,10 @@ from tuner.fusion.legality import Limits, Profile, Rules
 from tuner.fusion.order import launch_order
 from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
 from tuner.fusion.pins import Pins
+from tuner.fusion.soundness import believed
 from tuner.fusion.trim import SOLVER_TOLERANCE, without_unread
 from tuner.fusion.tvm import tvm_groups
-from tuner.fusion.view import View
+from tuner.fusion.view import View, bits
 from tuner.fusion.zones import Twin, Zone
 from tuner.ir.graph import Graph
 from tuner.plan import Baseline, CandidateSpace, Choice, Family, Partition, Pin
@@ -352,7 +353,9 @@ class _Search:
         zones = list(self.space.zones([*kernels, *self.pins.together]))
         start = min(self.starts, key=_seconds)
         if enough <= _seconds(start):  # a bound on all choices is no more than that
-            bound = self._bound(zones)
+            bound = believed(
+                self._bound(zones), _seconds(start), where="what all kernels cost least"
+            )
             if bound >= enough:
                 return list(start), bound
             self.seen = 0
@@ -452,12 +455,16 @@ class _Search:
         could be.
         """
         answer = self.solver.solve(piece)
-        if answer.bound_seconds > 0:
-            return answer
-        self.is_bound_by_floor = True
-        least = least_of_any(self.space.rules, self.columns.floor, piece.inside)
         cost = math.fsum(kernel.seconds for kernel in answer.chosen)
-        return replace(answer, bound_seconds=min(least, cost))
+        first = self.view.nodes[next(bits(piece.inside))].name
+        bound = believed(
+            answer.bound_seconds, cost, where=f"the solver, part with {first}"
+        )
+        if bound <= 0:
+            self.is_bound_by_floor = True
+            least = least_of_any(self.space.rules, self.columns.floor, piece.inside)
+            bound = believed(least, cost, where=f"the floor of the part with {first}")
+        return replace(answer, bound_seconds=bound)
 
 
 def _partition(
@@ -487,6 +494,8 @@ def _partition(
         ],
     )
     objective = math.fsum(choice.seconds for choice in choices)
+    if least is not None:
+        least = believed(least, objective, where="the floor of the whole graph")
     limit = rules.limits.max_nodes
     joined = JOINED_AFTERWARDS
     if least is not None and objective < (1 - SOLVER_TOLERANCE) * bound:
@@ -496,7 +505,7 @@ def _partition(
     return Partition(
         choices=choices,
         objective_seconds=objective,
-        bound_seconds=min(bound, objective),
+        bound_seconds=min(bound, objective),  # kernels joined since may cost less
         candidate_space=CandidateSpace(
             families=search.columns.families,
             legality=rules.profile,
