@@ -52,6 +52,8 @@ class Settings(BaseSettings):
         planner_memory_bytes: most memory that such a process may take.
         read_seconds: how long reading one model may take.
         rules: files with operators and fusion rules, as a search path is written.
+        worker_niceness: what a worker in a process of its own adds to its niceness, so
+            that an API on the same machine goes first.
         heartbeat_seconds: time between two signs of life of a worker.
         dead_after_seconds: a worker that said nothing for so long is dead.
         memo_entries: how many request bodies the API remembers the key of.
@@ -110,6 +112,7 @@ class Settings(BaseSettings):
     planner_processes: int = Field(default=2, ge=0, le=64)
     planner_memory_bytes: int = Field(default=4 * 2**30, ge=2**28)
     read_seconds: float = Field(default=30.0, gt=0)
+    worker_niceness: int = Field(default=19, ge=0, le=19)
     heartbeat_seconds: float = Field(default=2.0, gt=0)
     dead_after_seconds: float = Field(default=15.0, gt=0)
     memo_entries: int = Field(default=512, ge=0)

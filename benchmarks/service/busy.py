@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from typing import Any, Final
 
 import httpx
@@ -24,34 +25,45 @@ JOBS: Final = 80
 
 
 def layers(number: int) -> dict[str, object]:
-    """Graph JSON of a network whose plan takes a while to tune; one of many."""
-    width, depth = 64 + 8 * number, 6
-    names = ["x", *(f"t{place}" for place in range(3 * depth))]
-    ops = ("MatMul", "Add", "Relu")
-    shapes = {0: [width, width], 1: [width]}
-    nodes = [
-        {
-            "name": names[place + 1],
-            "op": ops[place % 3],
-            "domain": "",
-            "inputs": [names[place], *([f"w{place}"] if place % 3 in shapes else [])],
-            "outputs": [names[place + 1]],
-            "attributes": {},
-        }
-        for place in range(3 * depth)
-    ]
+    """Graph JSON of a network whose plan takes a while to tune; one of many.
+
+    No two of its products have the same shape, and none has that of another network:
+    a kernel that was measured before would cost no run.
+    """
+    rows, depth = 32 + number, 6
+    widths = [96 + 32 * place for place in range(depth + 1)]
+    weights, nodes, last = [], [], "x"
+    for place, (wide, next_wide) in enumerate(pairwise(widths)):
+        for name, shape in (
+            (f"w{place}", [wide, next_wide]),
+            (f"b{place}", [next_wide]),
+        ):
+            weights.append({"name": name, "dtype": "f32", "shape": shape})
+        for op, more in (
+            ("MatMul", [f"w{place}"]),
+            ("Add", [f"b{place}"]),
+            ("Relu", []),
+        ):
+            name = f"{op.lower()}{place}"
+            nodes.append(
+                {
+                    "name": name,
+                    "op": op,
+                    "domain": "",
+                    "inputs": [last, *more],
+                    "outputs": [name],
+                    "attributes": {},
+                }
+            )
+            last = name
     return {
         "schema": "fuseplan.graph/1",
         "opset": {"": 18},
-        "inputs": [{"name": "x", "dtype": "f32", "shape": [64, width]}],
-        "weights": [
-            {"name": f"w{place}", "dtype": "f32", "shape": shapes[place % 3]}
-            for place in range(3 * depth)
-            if place % 3 in shapes
-        ],
+        "inputs": [{"name": "x", "dtype": "f32", "shape": [rows, widths[0]]}],
+        "weights": weights,
         "constants": [],
         "nodes": nodes,
-        "outputs": [names[-1]],
+        "outputs": [last],
     }
 
 

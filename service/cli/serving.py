@@ -188,6 +188,7 @@ def worker(
     given = inputs.settings(device=device, database_url=database_url)
     target_of(given.device)
     configure_logging(given)
+    os.nice(given.worker_niceness)
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     output.note(f"fuseplan: tuning on {given.device} (database {given.url})")

@@ -92,6 +92,11 @@ class Fleet:
         worker.send_signal(signal.SIGTERM)
         return worker.wait(60)
 
+    def niceness(self, device: str) -> int:
+        """Of a worker that has started."""
+        until(lambda: b"tuning on" in self._said(device).read_bytes())
+        return os.getpriority(os.PRIO_PROCESS, self.workers[device].pid)
+
     def _said(self, device: str) -> Path:
         return self._home / f"{device.replace(':', '-')}.stderr"
 
@@ -173,6 +178,14 @@ def check_ended_once(database: Database, job: str) -> None:
     assert [one.type for one in told].count("done") == 1
     assert plan is not None
     assert plan.pointer.evidence == "measured"
+
+
+def test_a_worker_lets_the_api_of_its_machine_go_first(tmp_path: Path) -> None:
+    """It takes the processor that nobody else wants: lookups are not kept waiting."""
+    url = f"sqlite:///{tmp_path / 'fleet.db'}"
+    with running(url, tmp_path) as (fleet, _, _):
+        fleet.start("null:0")
+        assert fleet.niceness("null:0") == Settings().worker_niceness > 0
 
 
 def test_a_fleet_loses_nothing(fleet_url: str, tmp_path: Path) -> None:
