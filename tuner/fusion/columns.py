@@ -10,7 +10,7 @@ import numpy as np
 
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.legality import Refusal, Rules
-from tuner.fusion.milp import Numbers
+from tuner.fusion.linear import Numbers
 from tuner.fusion.pieces import Priced
 from tuner.fusion.traffic import traffic
 from tuner.fusion.view import bits

@@ -12,7 +12,8 @@ import pytest
 from tests.conftest import SOAK
 from tests.tuner.fusion.random_graphs import Builder
 from tuner.fusion.legality import Limits
-from tuner.fusion.milp import Minimiser, Row, minimise
+from tuner.fusion.linear import Row
+from tuner.fusion.milp import Minimiser, minimise
 from tuner.fusion.order import rings_of, runnable_order
 from tuner.fusion.partition import solve
 from tuner.plan import Pin
