@@ -109,6 +109,8 @@ class _Groups:
     Attributes:
         above, below: mask of the kernels that each waits for and keeps waiting.
         readers: mask of the kernels that read each tensor.
+        writers: the first kernel that writes each tensor.
+        homes: the group that each kernel is in.
         placed: mask of those that others may join.
     """
 
@@ -119,7 +121,9 @@ class _Groups:
         self.below = [0] * len(kernels)
         self.placed = 0
         self.readers: dict[int, int] = {}
+        self.homes = list(range(len(kernels)))
         writers: dict[int, int] = {}
+        self.writers = writers
         for k, kernel in enumerate(kernels):
             for j in bits(kernel.candidate.needs):
                 self.readers[j] = self.readers.get(j, 0) | 1 << k
@@ -150,13 +154,17 @@ class _Groups:
             added = both.seconds - apart
             if added <= SUM_ROUNDING * apart and added < best:
                 best, at, joined = added, g, both
+        group = self.kernels[at]
+        assert group is not None
         self.kernels[k] = None
         self.kernels[at] = joined
         if at == k:
             self.placed |= 1 << k
         else:
+            self.homes[k] = at
             self._tie(at, k)
-            self._move_readers(at, k)
+            read = group.candidate.needs | kernel.candidate.needs
+            self._move_readers(at, k, read)
 
     def _partners(self, k: int) -> list[int]:
         """Groups that a kernel may join without a ring, latest first.
@@ -169,28 +177,41 @@ class _Groups:
         while free and len(found) < PARTNERS:
             found.append(free.bit_length() - 1)
             free ^= 1 << found[-1]
-        first = self.placed & self.above[k]
-        nearest = [g for g in bits(first) if not self.below[g] & self.above[k]]
-        return found + nearest[::-1]
+        kernel = self.kernels[k]
+        assert kernel is not None
+        reads = bits(kernel.candidate.needs)
+        first = {self.homes[self.writers[j]] for j in reads if j in self.writers}
+        nearest = [
+            g
+            for g in sorted(first, reverse=True)
+            if (self.placed & self.above[k]) >> g & 1
+            and not self.below[g] & self.above[k]
+        ]
+        return found + nearest
 
     def _tie(self, at: int, k: int) -> None:
-        """From now on two kernels wait, and are waited for, together."""
+        """From now on two kernels wait, and are waited for, together.
+
+        Nothing is new to kernels that both wait for, or that wait for both.
+        """
         both = 1 << at | 1 << k
         above = (self.above[at] | self.above[k]) & ~both
         below = (self.below[at] | self.below[k]) & ~both
-        for x in bits(above | both):
-            self.below[x] |= below if both >> x & 1 else below | both
-        for x in bits(below | both):
-            self.above[x] |= above if both >> x & 1 else above | both
+        for x in bits((self.above[at] ^ self.above[k]) & ~both):
+            self.below[x] |= below | both
+        for x in bits((self.below[at] ^ self.below[k]) & ~both):
+            self.above[x] |= above | both
+        for x in (at, k):
+            self.below[x] |= below
+            self.above[x] |= above
 
-    def _move_readers(self, at: int, k: int) -> None:
+    def _move_readers(self, at: int, k: int, read: int) -> None:
         """What one of two kernels read, the one that holds both may read now."""
         kernel, both = self.kernels[at], 1 << at | 1 << k
         assert kernel is not None
-        for j, readers in self.readers.items():
-            if readers & both:
-                needs = kernel.candidate.needs >> j & 1
-                self.readers[j] = readers & ~both | needs << at
+        for j in bits(read):
+            needs = kernel.candidate.needs >> j & 1
+            self.readers[j] = self.readers[j] & ~both | needs << at
 
     def _union(self, g: int, k: int) -> Candidate | None:
         """One kernel of two that writes what others read or the graph delivers."""

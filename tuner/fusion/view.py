@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -27,28 +28,50 @@ Source: the metric of the fusion patterns, which `tuner.fusion.traffic` counts.
 """
 
 
-SHORT_MASK: Final = 256
-FEW_BITS: Final = 48
-"""Up to so many bits are picked from a mask one by one; each costs its whole length."""
+SHORT_MASK: Final = 64
+"""Masks up to so many bits are taken apart where they are; longer ones are cut first,
+since each step costs the whole length of a mask, and most are short but far up."""
+FEW_BITS: Final = 12
+"""Up to so many bits are picked from a mask one by one."""
+FEW_FAR_BITS: Final = 32
+"""The same of a mask that is wide for what is set in it."""
+MOST_TEXT: Final = 1024
+"""Masks up to so many bits are written out as text where many are set."""
+DENSE: Final = 16
+"""Many are set where there is one in so many."""
+_FLAGS: Final = bytes(code == ord("1") for code in range(256))
+"""A binary text as bytes that are 0 or 1."""
 
 
 def bits(mask: int) -> Iterator[int]:
     """Positions of the bits that are set, lowest first."""
-    if mask.bit_length() > SHORT_MASK and mask.bit_count() > FEW_BITS:
-        data = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
-        array = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
-        yield from np.flatnonzero(array).tolist()
-        return
+    base = 0
+    if mask.bit_length() > SHORT_MASK:
+        base = (mask & -mask).bit_length() - 1
+        mask >>= base
+    count = mask.bit_count()
+    if count > FEW_BITS:
+        length = mask.bit_length()
+        if length <= min(MOST_TEXT, DENSE * count):
+            flags = bin(mask)[:1:-1].encode().translate(_FLAGS)
+            return compress(range(base, base + length), flags)
+        if count > FEW_FAR_BITS:
+            data = mask.to_bytes((length + 7) // 8, "little")
+            flags_of = np.frombuffer(data, dtype=np.uint8)
+            found_at = np.flatnonzero(np.unpackbits(flags_of, bitorder="little"))
+            return iter((found_at + base).tolist())
+    found = []
     while mask:
         low = mask & -mask
-        yield low.bit_length() - 1
+        found.append(base + low.bit_length() - 1)
         mask ^= low
+    return iter(found)
 
 
 def joined(masks: Sequence[int], picked: int) -> int:
     """All bits of the masks at the positions that are set."""
     found = 0
-    if picked.bit_length() > SHORT_MASK:
+    if picked.bit_length() > SHORT_MASK:  # the loop below costs their whole length
         for i in bits(picked):
             found |= masks[i]
         return found
