@@ -123,7 +123,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.state.tracing = provider
         app.add_middleware(TracingMiddleware, provider=provider)
     problems.install(app)
-    openapi.install(app)
+    openapi.install(app, settings)
     for router in ROUTERS:
         # A page's address may carry what others add to a link.
         checks = [] if router is dashboard.router else [Depends(known_query)]

@@ -19,6 +19,7 @@ from service.api.schemas import JOB_EXAMPLE, JobBody, JobDetail
 from service.errors import JobEnded, JobNotFound
 from service.store import audit, events, jobs
 from service.store.audit import AuditDraft
+from service.store.base import Number
 from service.store.events import Event
 from service.store.jobs import Job, State
 
@@ -136,10 +137,8 @@ def cancel_job(job: JobDep, request: Request, context: ContextDep) -> JobBody:
 async def stream_events(
     job: JobDep,
     context: ContextDep,
-    last_event_id: Annotated[int, Header(ge=0, le=2**53)] = 0,
-    after: Annotated[
-        int, Query(ge=0, le=2**53, description="start behind this event")
-    ] = 0,
+    last_event_id: Annotated[Number, Header()] = 0,
+    after: Annotated[Number, Query(description="start behind this event")] = 0,
 ) -> AsyncIterator[ServerSentEvent]:
     """Events `state, trial, resolve, plan, done`, from the first or the one told.
 

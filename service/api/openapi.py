@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from service.api.access import OPEN
 from service.api.plans import GraphRequest
 from service.api.problems import PROBLEM_SCHEMA, told
+from service.settings import Settings
 
 _OWN_ERRORS = ("HTTPValidationError", "ValidationError")
 _ANYWHERE: Final = (401, 403, 429)
@@ -74,20 +75,20 @@ A client that follows them never has to make up a key, a digest or an id.
 """
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, settings: Settings) -> None:
     """Make an application tell its document as this service means it."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = build(app)
+            app.openapi_schema = build(app, settings)
         return app.openapi_schema
 
     # FastAPI's documented hook.
     app.openapi = document  # type: ignore[method-assign]
 
 
-def build(app: FastAPI) -> dict[str, Any]:
-    """The document of an application's routes."""
+def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
+    """The document of an application's routes, with the limits of this service."""
     schema = get_openapi(
         title=app.title,
         version=app.version,
@@ -98,13 +99,30 @@ def build(app: FastAPI) -> dict[str, Any]:
     for name in _OWN_ERRORS:
         schemas.pop(name, None)
     schemas["Problem"] = PROBLEM_SCHEMA
-    schemas["GraphRequest"] = GraphRequest.model_json_schema(
-        ref_template="#/components/schemas/{model}"
-    )
+    asked = GraphRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+    for name, part in {**asked.pop("$defs", {}), "GraphRequest": asked}.items():
+        assert name not in schemas, f"two models are called {name}"
+        schemas[name] = part
+    _limit_budgets(schema, settings)
     for path, operations in schema["paths"].items():
         for operation in operations.values():
             _complete(operation, is_open=path in OPEN)
     return schema
+
+
+def _limit_budgets(schema: dict[str, Any], settings: Settings) -> None:
+    """Say how much a job may spend here, in the body and in the query."""
+    most = {
+        "budget_seconds": settings.max_budget_seconds,
+        "budget_trials": settings.max_budget_trials,
+    }
+    asked = schema["components"]["schemas"]["GraphRequest"]["properties"]
+    parameters = schema["paths"]["/v1/plans"]["post"]["parameters"]
+    named = [(one["name"], one.get("schema", {})) for one in parameters]
+    for name, place in (*asked.items(), *named):
+        for kind in place.get("anyOf", ()) if name in most else ():
+            if kind["type"] != "null":
+                kind["maximum"] = most[name]
 
 
 def _complete(operation: dict[str, Any], *, is_open: bool) -> None:

@@ -7,20 +7,31 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema
 from sqlalchemy.orm import Session
 
+from cost_model.catalog import ALIASES, DEVICES
 from service import errors
 from service.api import comparing
 from service.api.access import actor
 from service.api.caching import deliver
 from service.api.context import Context, ContextDep
+from service.api.graph_schema import GRAPH_EXAMPLE, GRAPH_SCHEMA
 from service.api.hot import Content, Source
 from service.api.problems import request_id, respond, told
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
@@ -30,6 +41,7 @@ from service.errors import (
     PlanNotFound,
     UnsupportedMediaType,
 )
+from service.jobs.options import PlanOptions
 from service.jobs.planning import Question
 from service.jobs.submission import Answer, Ask
 from service.settings import Settings
@@ -57,24 +69,24 @@ Mode = Literal["analytic", "tuned"]
 Match = Literal["exact", "compatible"]
 
 
-GRAPH_EXAMPLE: Final[dict[str, Any]] = {
-    "schema": "fuseplan.graph/1",
-    "opset": {"": 18},
-    "inputs": [{"name": "x", "dtype": "f32", "shape": [64, 256]}],
-    "weights": [],
-    "constants": [],
-    "nodes": [
-        {
-            "name": "relu",
-            "op": "Relu",
-            "domain": "",
-            "inputs": ["x"],
-            "outputs": ["y"],
-            "attributes": {},
-        }
-    ],
-    "outputs": ["y"],
-}
+class _AsOptions:
+    """Shows plan options as what they may be; they are checked where they are read."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        del schema
+        return handler(PlanOptions.__pydantic_core_schema__)
+
+
+_TARGETS: Final = WithJsonSchema(
+    {
+        "type": "string",
+        "enum": [*DEVICES, *ALIASES],
+        "description": "id or alias of a device",
+    }
+)
 
 
 class AskBody(BaseModel):
@@ -82,11 +94,11 @@ class AskBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: Annotated[str, Field(min_length=1, max_length=200, examples=["h100-sxm"])]
+    target: Annotated[str, Field(min_length=1, max_length=200), _TARGETS]
     mode: Mode = "analytic"
     budget_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     budget_trials: Annotated[int, Field(ge=1, le=2**31)] | None = None
-    options: dict[str, Any] = {}
+    options: Annotated[dict[str, Any], _AsOptions] = {}
     title: Annotated[str, Field(max_length=200)] = ""
     priority: Annotated[int, Field(ge=1, le=1000)] = NORMAL_PRIORITY
     cache: Annotated[Cache, Field(description=_CACHE)] = "warm"
@@ -104,7 +116,7 @@ class GraphRequest(AskBody):
         },
     )
 
-    graph: dict[str, Any]
+    graph: Annotated[dict[str, Any], WithJsonSchema(GRAPH_SCHEMA)]
 
 
 class SubmissionBody(BaseModel):
@@ -142,7 +154,20 @@ class SubmissionBody(BaseModel):
     plan: dict[str, Any]
 
 
-_SUBMIT_BODY: Final[dict[str, Any]] = {
+_SUBMIT: Final[dict[str, Any]] = {
+    "parameters": [
+        {
+            "name": "options",
+            "in": "query",
+            "description": "plan options, as a JSON object",
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/PlanOptions"},
+                    "example": {"launch_mode": "graph"},
+                }
+            },
+        }
+    ],
     "requestBody": {
         "required": True,
         "content": {
@@ -162,7 +187,7 @@ _SUBMIT_BODY: Final[dict[str, Any]] = {
                 for kind in sorted(ONNX_TYPES)
             },
         },
-    }
+    },
 }
 
 
@@ -170,7 +195,7 @@ _SUBMIT_BODY: Final[dict[str, Any]] = {
     "/v1/plans",
     operation_id="submitPlan",
     summary="Plan a model",
-    openapi_extra=_SUBMIT_BODY,
+    openapi_extra=_SUBMIT,
     responses={
         200: {"model": SubmissionBody, "description": "The plan"},
         202: {
@@ -183,11 +208,11 @@ _SUBMIT_BODY: Final[dict[str, Any]] = {
 async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     request: Request,
     context: ContextDep,
-    target: Annotated[str | None, Query(max_length=200)] = None,
+    target: Annotated[str | None, Query(max_length=200), _TARGETS] = None,
     mode: Mode = "analytic",
     budget_seconds: Annotated[float | None, Query(gt=0)] = None,
     budget_trials: Annotated[int | None, Query(ge=1, le=2**31)] = None,
-    options: Annotated[str, Query(description="a JSON object")] = "{}",
+    options: Annotated[str, Query(include_in_schema=False)] = "{}",
     title: Annotated[str, Query(max_length=200)] = "",
     priority: Annotated[int, Query(ge=1, le=1000)] = NORMAL_PRIORITY,
     cache: Annotated[Cache, Query(description=_CACHE)] = "warm",
@@ -196,9 +221,10 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
         str, Header(max_length=200, description="makes a request safe to repeat")
     ] = "",
 ) -> Response:
-    """Hand in a model: ONNX with the rest in the query, or JSON with all in the body.
+    """Hand in a model: ONNX, with the rest in the query, or JSON.
 
-    A query beside a JSON body is refused, as is every parameter that nobody reads.
+    Beside a JSON body the rest stands in the body or in the query; what the query says
+    comes first. Parameters that nobody reads are refused.
 
     An analytic plan comes in the same request. With `mode=tuned` a stored measured
     plan comes at once; otherwise the analytic one, and a job that measures.
@@ -206,22 +232,22 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     refuse_encoded(request)
     data = await request.body()
+    said = {
+        "target": target,
+        "mode": mode,
+        "budget_seconds": budget_seconds,
+        "budget_trials": budget_trials,
+        "options": _options(options),
+        "title": title,
+        "priority": priority,
+        "cache": cache,
+    }
+    query = {name: said[name] for name in request.query_params}
     try:
         if kind == "application/json":
-            _refuse_query(request)
-            ask = await run_in_threadpool(_json_ask, data, context.settings)
+            ask = await run_in_threadpool(_json_ask, data, query, context.settings)
         elif kind in ONNX_TYPES:
-            given = {
-                "target": target,
-                "mode": mode,
-                "budget_seconds": budget_seconds,
-                "budget_trials": budget_trials,
-                "options": _options(options),
-                "title": title,
-                "priority": priority,
-                "cache": cache,
-            }
-            ask = _ask(AskBody.model_validate(given), data, "onnx", context.settings)
+            ask = _ask(AskBody.model_validate(query), data, "onnx", context.settings)
         else:
             raise UnsupportedMediaType(
                 "header Content-Type",
@@ -256,21 +282,6 @@ def refuse_encoded(request: Request) -> None:
         )
 
 
-def _refuse_query(request: Request) -> None:
-    """Refuse a query beside a JSON body, which says all: it would not be read.
-
-    Raises:
-        InvalidRequest: there is one.
-    """
-    if request.query_params:
-        name = next(iter(request.query_params))
-        raise InvalidRequest(
-            f"query {name}",
-            "with a JSON body the query is not read",
-            hint=f"say it in the body, beside graph: {', '.join(AskBody.model_fields)}",
-        )
-
-
 def repeat_key(who: str, given: str) -> str:
     """A client's Idempotency-Key as it is stored: his own, and not to be guessed."""
     return hashlib.sha256(f"{who}\0{given}".encode()).hexdigest() if given else ""
@@ -282,8 +293,8 @@ def wait_seconds(prefer: str) -> int:
     return min(int(found.group(1)), _MAX_WAIT_SECONDS) if found else 0
 
 
-def _json_ask(data: bytes, settings: Settings) -> Ask:
-    body = GraphRequest.model_validate(_json_object("body", data))
+def _json_ask(data: bytes, query: Mapping[str, Any], settings: Settings) -> Ask:
+    body = GraphRequest.model_validate({**_json_object("body", data), **query})
     return _ask(body, json.dumps(body.graph).encode(), "json", settings)
 
 

@@ -20,6 +20,7 @@ from service.api.schemas import EXAMPLE_DIGEST
 from service.api.thinning import places
 from service.errors import JobNotFound
 from service.store import trials
+from service.store.base import Number
 from service.store.events import Event
 from service.store.jobs import Job
 from service.store.trials import Wanted
@@ -145,7 +146,8 @@ class HistoryBody(BaseModel):
     Attributes:
         columns: what each number of a point is.
         after: number of the last event in it; the stream goes on from there.
-        whole_seconds: measured whole runs: plan, unfused, reference.
+        whole_seconds: measured whole runs: plan and unfused by turns; alone (the plan)
+            and reference (ONNX Runtime) each alone in a process.
     """
 
     model_config = ConfigDict(
@@ -176,8 +178,7 @@ COLUMNS: Final = (
     *("low_share", "high_share"),
 )
 
-Number = Annotated[int, Query(ge=0, le=2**53)]
-TrialNumber = Annotated[int, Path(ge=0, le=2**53, description="number of its event")]
+TrialNumber = Annotated[Number, Path(description="number of its event")]
 
 
 @router.get(
@@ -199,7 +200,7 @@ def list_trials(  # noqa: PLR0913, PLR0917 - the parameters of the route
     kernel: Annotated[str, Query(max_length=100)] = "",
     family: Annotated[str, Query(max_length=30)] = "",
     failure: Annotated[str, Query(max_length=20, description="kind, any, none")] = "",
-    cursor: Number = 0,
+    cursor: Annotated[Number, Query()] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
     sample: Annotated[
         int | None, Query(ge=2, le=MAX_POINTS, description="evenly spaced instead")

@@ -142,30 +142,22 @@ def _flat(numbers: Mapping[str, object]) -> dict[str, float]:
 
 def _store(base: Device, found: Device, fitted: Fitted) -> None:
     """Remember the numbers in this machine's database."""
-    from service.store import connect, devices, schema
+    from service.store import devices
 
-    given = inputs.settings()
-    schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
-    database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
-    try:
-        with database.write() as session:
-            devices.calibrate(
-                session,
-                devices.Calibration(
-                    target=base.id,
-                    host=platform.node() or "localhost",
-                    digest=found.digest,
-                    numbers={
-                        "device": dict(found.numbers),
-                        "residuals": _residuals(fitted),
-                        "contended": fitted.contended,
-                        "disturbed": list(fitted.disturbed),
-                    },
-                    created_at=datetime.now(UTC),
-                ),
-            )
-    finally:
-        database.close()
+    told = devices.Calibration(
+        target=base.id,
+        host=platform.node() or "localhost",
+        digest=found.digest,
+        numbers={
+            "device": dict(found.numbers),
+            "residuals": _residuals(fitted),
+            "contended": fitted.contended,
+            "disturbed": list(fitted.disturbed),
+        },
+        created_at=datetime.now(UTC),
+    )
+    with inputs.own_database() as database, database.write() as session:
+        devices.calibrate(session, told)
 
 
 def accuracy(
@@ -220,30 +212,21 @@ def accuracy(
 def _remember(known: Device, told: Mapping[str, Any]) -> list[str]:
     """Keep what was found; where these numbers predicted this host better before."""
     from service.store import accuracy as accuracy_store
-    from service.store import connect, schema
     from tuner.calibration.report import drifted
 
-    given = inputs.settings()
-    schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
-    database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
     target, host = known.id.partition("@")[0], platform.node() or "localhost"
-    try:
-        with database.write() as session:
-            runs = accuracy_store.runs(session, target, limit=HISTORY)
-            same = (host, known.digest)
-            before = [r.summary for r in runs if (r.host, r.digest) == same]
-            accuracy_store.record(
-                session,
-                accuracy_store.AccuracyRun(
-                    target=target,
-                    host=host,
-                    digest=known.digest,
-                    summary=told,
-                    created_at=datetime.now(UTC),
-                ),
-            )
-    finally:
-        database.close()
+    run = accuracy_store.AccuracyRun(
+        target=target,
+        host=host,
+        digest=known.digest,
+        summary=told,
+        created_at=datetime.now(UTC),
+    )
+    with inputs.own_database() as database, database.write() as session:
+        runs = accuracy_store.runs(session, target, limit=HISTORY)
+        same = (host, known.digest)
+        before = [r.summary for r in runs if (r.host, r.digest) == same]
+        accuracy_store.record(session, run)
     return drifted(told, before)
 
 

@@ -141,7 +141,7 @@ def _known(device: str) -> Mapping[str, Mapping[str, Any]]:
 
     if not kernel_cache.is_there():
         return {}
-    with kernel_cache.opened() as database, database.read() as session:
+    with inputs.own_database() as database, database.read() as session:
         return measurements.known(session, device, until=measurements.last_id(session))
 
 
@@ -217,7 +217,7 @@ def _keep(device: str, runs: KernelRuns) -> int:
 
     hints = {f"imported/{digest(encode(h))}": h for h in runs.as_hints()}
     now = datetime.now(UTC)
-    with kernel_cache.opened() as database:
+    with inputs.own_database() as database:
         with database.read() as session:
             until = measurements.last_id(session)
             held = measurements.known(session, device, until=until)

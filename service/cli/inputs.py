@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cost_model.device import Device
     from service.jobs.planning import Prepared
     from service.settings import Settings
+    from service.store import Database
 
 KEY_DIGITS: Final = 64
 
@@ -335,17 +336,11 @@ def device_of(target: str) -> Device:
 
     if not calibrated.is_calibrated(target):
         return pipeline.resolve_target(target)
-    from service.store import connect, devices, schema
+    from service.store import devices
 
     base = pipeline.resolve_target(calibrated.base_of(target))
-    given = settings()
-    schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
-    database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
-    try:
-        with database.read() as session:
-            known = devices.calibrations(session, base.id)
-    finally:
-        database.close()
+    with own_database() as database, database.read() as session:
+        known = devices.calibrations(session, base.id)
     return calibrated.find(target, known)
 
 
@@ -399,3 +394,17 @@ def log_file() -> Path:
         return settings().log_file
     except BadArgument:
         return Path.home() / ".local" / "state" / "fuseplan" / "fuseplan.log"
+
+
+@contextmanager
+def own_database() -> Iterator[Database]:
+    """This machine's database, with its tables up to date."""
+    from service.store import connect, schema
+
+    given = settings()
+    schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
+    database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
+    try:
+        yield database
+    finally:
+        database.close()

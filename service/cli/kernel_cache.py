@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli.inputs import settings
+from service.cli.inputs import own_database, settings
 from service.jobs.planning import as_revision
-from service.store import connect, graphs, kernels, measurements, plans, schema
+from service.store import graphs, kernels, measurements, plans
 from service.store.graphs import StoredGraph
 from service.store.kernels import StoredKernel
 from service.store.measurements import StoredMeasurement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from service.jobs.planning import Prepared
     from service.store import Database
@@ -39,18 +38,6 @@ class Cached:
     incumbent: Mapping[str, Any] | None = None
 
 
-@contextmanager
-def opened() -> Iterator[Database]:
-    """This machine's database, with its tables up to date."""
-    given = settings()
-    schema.upgrade(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
-    database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
-    try:
-        yield database
-    finally:
-        database.close()
-
-
 def is_there() -> bool:
     """Whether there is a database; asking makes none."""
     url = settings().url
@@ -62,7 +49,7 @@ def read(prepared: Prepared) -> Cached:
     """What is known of a model's device, and the model's own measured plan."""
     if not is_there():
         return Cached(known={})
-    with opened() as database, database.read() as session:
+    with own_database() as database, database.read() as session:
         until = measurements.last_id(session)
         known = measurements.known(session, prepared.device.id, until=until)
         stored = plans.find(session, prepared.key.key, ("measured",))

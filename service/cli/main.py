@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli import build, demo, explaining, machine, planning, running, serving
+from service.cli import (
+    build,
+    bundles,
+    demo,
+    explaining,
+    machine,
+    planning,
+    running,
+    serving,
+    tokens,
+)
 from service.cli.exits import Exit, report
 from service.cli.inputs import log_file
 
@@ -55,7 +65,10 @@ def _root(
     pass
 
 
-for _group in (planning, explaining, build, running, serving, machine, demo):
+for _group in (
+    *(planning, explaining, build, bundles, tokens),
+    *(running, serving, machine, demo),
+):
     _group.register(app)
 
 

@@ -48,7 +48,6 @@ def create(
     Without models: everything that was measured for the target.
     """
     from service.cli import packing
-    from service.cli.kernel_cache import opened
     from tuner.pipeline import resolve_target
 
     asked = inputs.json_object("--options", options)
@@ -60,7 +59,7 @@ def create(
         for model in models or ()
     ]
     given = inputs.settings()
-    with opened() as database:
+    with inputs.own_database() as database:
         pack = packing.gather(database, device, keys, given)
     data = packing.write(pack, given)
     inputs.write_bytes(output_path, data)
@@ -81,10 +80,9 @@ def apply(path: PackPath, as_json: AsJson = False) -> None:
     one that is served is verified before a plan rests on it.
     """
     from service.cli import packing
-    from service.cli.kernel_cache import opened
 
     pack = _read(path)
-    with opened() as database:
+    with inputs.own_database() as database:
         told = packing.apply(pack, database)
     if as_json:
         output.emit(told)

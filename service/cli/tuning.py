@@ -154,7 +154,7 @@ def _tuned(asked: Asked, session: TuningSession, *, store: bool) -> dict[str, An
     from tuner.runtime.runner import Runner
 
     started = time.perf_counter()
-    place = kernel_cache.opened() if store else nullcontext()
+    place = inputs.own_database() if store else nullcontext()
     with place as database:
         with Runner(asked.device) as runner, tuning_bar(asked.seconds) as update:
             failures = _run(session, runner, database, update)

@@ -45,6 +45,7 @@ from service.dashboard.shared import (
 from service.dashboard.sides import sides_view, without_fusion
 from service.dashboard.source import Api, ApiDep, ApiProblem
 from service.dashboard.tensors import flows
+from service.store.base import Number
 
 Order = Literal["launch", "time", "ratio", "roof", "traffic"]
 JobId = Annotated[str, Query(max_length=100)]
@@ -110,7 +111,7 @@ async def plan_page(
     api: ApiDep,
     key: str,
     order: Order = "launch",
-    start: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    start: Annotated[Number, Query()] = 0,
 ) -> Response:
     """The best stored plan of a key, in canonical ids."""
     plan = await find_plan(api, key)

@@ -28,6 +28,7 @@ from service.dashboard.shared import (
     pages,
 )
 from service.dashboard.source import Api, ApiDep, ApiProblem
+from service.store.base import Number
 
 RECENT: Final = 8
 PAGE_JOBS: Final = 50
@@ -86,7 +87,7 @@ async def job_page(
     api: ApiDep,
     job_id: str,
     order: Order = "launch",
-    start: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    start: Annotated[Number, Query()] = 0,
 ) -> Response:
     """One job: how far it is, and the best plan that it has found."""
     values = await _job_values(api, job_id, order, start)
@@ -105,7 +106,7 @@ async def job_tables(
     api: ApiDep,
     job_id: str,
     order: Order = "launch",
-    start: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    start: Annotated[Number, Query()] = 0,
 ) -> Response:
     """The tables of a job's page, for a page that is open already."""
     values = await _job_values(api, job_id, order, start)

@@ -17,6 +17,7 @@ from service.dashboard.kernels import Json
 from service.dashboard.shared import find_plan_or_none, new_router, pages
 from service.dashboard.source import Api, ApiDep
 from service.dashboard.strips import strip
+from service.store.base import Number
 
 PAGE_TRIALS: Final = 100
 SAMPLE: Final = 1500
@@ -45,7 +46,7 @@ async def trial_list(
     kernel: Annotated[str, Query(max_length=100)] = "",
     family: Annotated[str, Query(max_length=30)] = "",
     failure: Annotated[str, Query(max_length=20)] = "",
-    cursor: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    cursor: Annotated[Number, Query()] = 0,
 ) -> Response:
     """What a job tried, one page at a time, filtered by the server."""
     chosen = {"kernel": kernel, "family": family, "failure": failure}
@@ -85,7 +86,7 @@ def kernel_names(plan: Json | None) -> Mapping[str, str]:
 
 @router.get("/jobs/{job_id}/trials/{number}")
 async def trial_page(
-    api: ApiDep, job_id: str, number: Annotated[int, Path(ge=0, le=2**53)]
+    api: ApiDep, job_id: str, number: Annotated[Number, Path()]
 ) -> Response:
     """One trial: parameters, samples, what it said and how far it was off."""
     job, trial = await asyncio.gather(

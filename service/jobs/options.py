@@ -15,7 +15,7 @@ _MAX_PINS: Final = 1000
 _MAX_SHAPES: Final = 1000
 
 
-class PinBody(BaseModel):
+class PinOption(BaseModel):
     """A wish that two nodes share a kernel, or do not."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -24,7 +24,7 @@ class PinBody(BaseModel):
     nodes: Annotated[list[str], Field(min_length=2, max_length=2)]
 
 
-class OptionsBody(BaseModel):
+class PlanOptions(BaseModel):
     """What may be asked of a plan; all of it is part of the plan key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,7 +37,7 @@ class OptionsBody(BaseModel):
         default=None, description="by default `reference` for `ideal`, else `full`"
     )
     memory_cap_bytes: Annotated[int, Field(gt=0)] | None = None
-    pins: Annotated[list[PinBody], Field(max_length=_MAX_PINS)] = []
+    pins: Annotated[list[PinOption], Field(max_length=_MAX_PINS)] = []
     shapes: Annotated[
         dict[str, Annotated[int, Field(ge=1, le=2**40)]],
         Field(max_length=_MAX_SHAPES),
@@ -54,7 +54,7 @@ def _hint(place: tuple[int | str, ...]) -> str:
     """What to write in the place of an option that is refused."""
     if place[:1] == ("shapes",):
         return _SIZES
-    return f"options: {', '.join(OptionsBody.model_fields)}"
+    return f"options: {', '.join(PlanOptions.model_fields)}"
 
 
 def read_options(given: Mapping[str, Any], target: str) -> Options:
@@ -64,7 +64,7 @@ def read_options(given: Mapping[str, Any], target: str) -> Options:
         InvalidOption: an option is unknown, or has a value that it cannot have.
     """
     try:
-        body = OptionsBody.model_validate(dict(given))
+        body = PlanOptions.model_validate(dict(given))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(("options", *map(str, first["loc"])))

@@ -193,6 +193,23 @@ def test_the_gap_closes_to_the_certificate(watch: Watch) -> None:
     watched.assert_quiet()
 
 
+def test_like_is_drawn_beside_like(watch: Watch) -> None:
+    """What was timed alone is named and dotted so; the rest was timed by turns."""
+    watched = watch(**LOOKS["light"])
+    page = watched.open(f"/jobs/{JOB}")
+    page.wait_for_selector("#history canvas")
+    lines = page.evaluate(
+        "echarts.getInstanceByDom(document.getElementById('history')).getOption()"
+        ".series.find((one) => one.name === 'best').markLine.data"
+        ".map((line) => [line.name, line.lineStyle?.type === 'dotted'])"
+    )
+    alone = {name for name, dotted in lines if dotted}
+    assert alone == {"this plan, alone", "ONNX Runtime, alone"}
+    turns = {name for name, dotted in lines if not dotted}
+    assert turns >= {"this plan, measured whole", "without fusion, measured"}
+    watched.assert_quiet()
+
+
 def test_a_part_of_the_time_line_has_a_link(watch: Watch) -> None:
     """What was zoomed into comes back; a job on the line opens its page."""
     watched = watch(**LOOKS["light"])

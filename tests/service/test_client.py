@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -154,3 +156,158 @@ def test_the_async_client_does_the_same(running: Running) -> None:
     assert isinstance(found, StoredPlan)
     assert found.digest == digest
     assert kinds[-1] == "done"
+
+
+def test_both_clients_can_do_the_same() -> None:
+    """Every method of one is one of the other, with the same parameters."""
+
+    def public(kind: type) -> dict[str, list[str]]:
+        found = inspect.getmembers(kind, inspect.isfunction)
+        return {
+            name: list(inspect.signature(one).parameters)
+            for name, one in found
+            if not name.startswith("_")
+        }
+
+    assert public(Client) == public(AsyncClient)
+    begun = [inspect.signature(one.__init__) for one in (Client, AsyncClient)]
+    assert begun[0] == begun[1]
+
+
+@contextmanager
+def saying(*parts: bytes, pause_seconds: float = 0.0) -> Iterator[str]:
+    """Something that is no Fuseplan: it says the same to everybody, part by part."""
+
+    def serve(listener: socket.socket) -> None:
+        while True:
+            try:
+                caller, _ = listener.accept()
+            except OSError:
+                return
+            with caller:
+                caller.recv(65536)
+                for part in parts:
+                    try:
+                        caller.sendall(part)
+                    except OSError:
+                        break
+                    time.sleep(pause_seconds)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def http(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
+    """An answer with a JSON body."""
+    told = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    lines = [f"{n.replace('_', '-')}: {v}" for n, v in (told | headers).items()]
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode() + body
+
+
+STRANGE = {
+    "a list": http(b"[1, 2]"),
+    "a number": http(b"7"),
+    "no JSON": http(b"<html>"),
+    "nested too deep": http(b"[" * 100_000),
+    "another 404": http(b"[]", "404 Not Found"),
+    "a 404 without a reason": http(b"{}", "404 Not Found"),
+    "a fault": http(b"{}", "500 Internal Server Error"),
+    "bad compression": http(b"no gzip", Content_Encoding="gzip"),
+    "no HTTP": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_strangers_break_no_build(what: str) -> None:
+    """Whatever answers there, a lookup is an error that is counted and no more.
+
+    What a build cannot do without says that this is no service of ours.
+    """
+
+    async def ask(address: str) -> tuple[object, int]:
+        async with AsyncClient(address) as client:
+            found = await client.lookup("0" * 64)
+            with pytest.raises((ServiceUnavailable, Refused)):
+                await client.job("1")
+            return found, client.counts.errors
+
+    with saying(STRANGE[what]) as address:
+        with Client(address) as client:
+            found, errors = client.lookup("0" * 64), client.counts.errors
+            with pytest.raises((ServiceUnavailable, Refused)):
+                client.submit(Submit(model=MODEL))
+        answers = [(found, errors), asyncio.run(ask(address))]
+    for one, counted in answers:
+        assert isinstance(one, Miss)
+        assert (one.reason, counted) == ("error", 1)
+        assert one.error
+
+
+def test_an_answer_of_another_version_is_told() -> None:
+    """A body that lacks what this client reads is no traceback."""
+    with saying(http(b'{"digest": "x"}')) as address, Client(address) as client:
+        with pytest.raises(ServiceUnavailable, match="plan_key"):
+            client.submit(Submit(model=MODEL))
+        with pytest.raises(ServiceUnavailable, match="'id'"):
+            client.job("1")
+
+
+def test_a_dripping_answer_costs_one_budget() -> None:
+    """Bytes that come one by one keep neither client for longer than the budget.
+
+    Lookups that run side by side spend the time once, not each for itself.
+    """
+
+    async def ask(address: str) -> list[object]:
+        async with AsyncClient(address, lookup_budget_seconds=0.4) as client:
+            return list(await asyncio.gather(*(client.lookup(k) for k in keys)))
+
+    keys = [f"{number:064x}" for number in range(3)]
+    slow = [bytes([one]) for one in http(b"{}" + b" " * 200)]
+    with saying(*slow, pause_seconds=0.05) as address:
+        started = time.monotonic()
+        with Client(address, lookup_budget_seconds=0.4) as client:
+            found = [client.lookup(key) for key in keys]
+        found += asyncio.run(ask(address))  # type: ignore[arg-type]
+        assert time.monotonic() - started < 5.0
+    assert all(isinstance(one, Miss) and one.reason == "error" for one in found)
+
+
+def test_events_of_an_unknown_job_are_refused(running: Running) -> None:
+    """A stream that there is not is an error, not an empty one; a dead service too."""
+
+    async def watch(address: str) -> list[Event]:
+        async with AsyncClient(address) as client:
+            return [event async for event in client.events("none")]
+
+    with Client(running.address) as client, pytest.raises(Refused, match="none"):
+        list(client.events("none"))
+    with pytest.raises(Refused, match="none"):
+        asyncio.run(watch(running.address))
+    with pytest.raises(ServiceUnavailable):
+        asyncio.run(watch(DEAD))
+
+
+def test_a_submission_says_all_that_the_service_reads() -> None:
+    """In the body beside JSON, in the query beside ONNX; the rest are headers."""
+    told = {"priority": 5, "cache": "cold", "partitions": 2, "budget_seconds": 3.0}
+    asked = Submit(
+        model=MODEL,
+        repeat_key="again",
+        wait_seconds=2,
+        priority=5,
+        cache="cold",
+        partitions=2,
+        budget_seconds=3.0,
+    )
+    request = asked.request()
+    assert told.items() <= request["json"].items()
+    assert request["headers"] == {"Prefer": "wait=2", "Idempotency-Key": "again"}
+    onnx = Submit(model=b"\x08\x07", priority=5, options={"launch_mode": "graph"})
+    assert onnx.request()["params"]["priority"] == 5
+    assert json.loads(onnx.request()["params"]["options"]) == {"launch_mode": "graph"}

@@ -9,6 +9,7 @@
   let points = []; // [trial, seconds since submission, best, gap, low share, high share]
   let marks = [];
   const levels = {};
+  const alone = new Set(); // names of levels that were timed alone in a process
   if (place.dataset.unfused) levels["without fusion, predicted"] = Number(place.dataset.unfused);
   if (place.dataset.bound) levels["bound"] = Number(place.dataset.bound);
   let drawn = null;
@@ -90,7 +91,11 @@
           markLine: {
             silent: true, symbol: "none", lineStyle: { type: "dashed", color: colour("faint") },
             label: { position: "insideEndTop", color: colour("soft"), fontSize: 11, formatter: (mark) => `${mark.name} ${duration(mark.value * scale)}` },
-            data: near.map(([name, seconds]) => ({ name, yAxis: seconds / scale, label: { position: name === "bound" ? "insideStartTop" : "insideEndTop" } })),
+            data: near.map(([name, seconds]) => ({
+              name, yAxis: seconds / scale,
+              label: { position: name === "bound" ? "insideStartTop" : alone.has(name) ? "insideMiddleTop" : "insideEndTop" },
+              ...(alone.has(name) ? { lineStyle: { type: "dotted", color: colour("soft") } } : {}),
+            })),
           },
           markPoint: {
             symbol: "circle", symbolSize: 8, label: { show: false },
@@ -162,12 +167,22 @@
     }, 700);
   };
 
+  // Programs are timed by turns; ONNX Runtime, and the plan once more, each alone in a
+  // process. Lines of one kind are compared with each other: they are named and dotted alike.
   const whole = (seconds) => {
-    const names = { unfused: "without fusion, measured", reference: "ONNX Runtime, measured", plan: "this plan, measured whole" };
-    if (seconds && !seconds.plan) names.untuned = names.plan;
-    for (const [name, label] of Object.entries(names))
-      if (seconds && seconds[name] > 0 && Number.isFinite(seconds[name])) levels[label] = seconds[name];
-    if (seconds && seconds.unfused) delete levels["without fusion, predicted"];
+    if (!seconds) return;
+    const apart = seconds.alone > 0;
+    const names = {
+      unfused: "without fusion, measured", plan: "this plan, measured whole",
+      alone: "this plan, alone", reference: apart ? "ONNX Runtime, alone" : "ONNX Runtime, measured",
+    };
+    if (!seconds.plan) names.untuned = names.plan;
+    for (const [name, label] of Object.entries(names)) {
+      if (!(seconds[name] > 0) || !Number.isFinite(seconds[name])) continue;
+      levels[label] = seconds[name];
+      if (apart && (name === "alone" || name === "reference")) alone.add(label);
+    }
+    if (seconds.unfused) delete levels["without fusion, predicted"];
   };
 
   const started = performance.now();

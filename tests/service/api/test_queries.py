@@ -51,16 +51,27 @@ def test_a_value_that_would_be_dropped_is_refused(shared: TestClient) -> None:
     assert shared.get("/v1/bundles", params=keys).json()["code"] == "plan-not-found"
 
 
-def test_a_query_beside_a_json_body_is_refused(shared: TestClient) -> None:
-    """The body says all: a target in the query would not be read."""
-    answer = shared.post(
-        "/v1/plans?priority=5", json={"graph": graph_json(), "target": "cpu"}
-    )
-    told = answer.json()
-    assert (answer.status_code, told["code"]) == (422, "invalid-request")
-    assert told["where"] == "query priority"
-    assert "priority" in told["hint"]
-    assert "body" in told["hint"]
+def test_a_query_comes_before_a_json_body(shared: TestClient) -> None:
+    """Each may say everything but the model; what the query says is what counts."""
+    graph = graph_json()
+    asked = {"graph": graph, "target": "cpu", "options": {"launch_mode": "graph"}}
+    apart = {"options": '{"launch_mode": "stream"}', "target": "sm_90"}
+    both = shared.post("/v1/plans", json=asked, params=apart).json()
+    alone = shared.post("/v1/plans", json={"graph": graph, "target": "sm_90"}).json()
+    assert both["plan_key"] == alone["plan_key"]
+    told = shared.post("/v1/plans", json={"graph": graph}, params=apart).json()
+    assert told["plan_key"] == alone["plan_key"]
+    other = shared.post("/v1/plans", json=asked, params={"title": "other"}).json()
+    assert other["plan_key"] != alone["plan_key"]
+
+
+def test_a_wrong_query_beside_a_json_body_is_refused(shared: TestClient) -> None:
+    """It is held to the same rules as the body."""
+    asked = {"graph": graph_json(), "target": "cpu"}
+    for name, value in (("options", "[]"), ("target", "sm_12"), ("priority", "0")):
+        answer = shared.post("/v1/plans", json=asked, params={name: value})
+        assert answer.status_code == 422, answer.text
+        assert name in answer.json()["where"] or value in answer.json()["where"]
 
 
 def test_a_page_opens_whatever_stands_behind_it(shared: TestClient) -> None:

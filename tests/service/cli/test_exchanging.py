@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from service.cli import kernel_cache, main
+from service.cli import inputs, kernel_cache, main
 from service.store import measurements
 from tests.service.cli.conftest import Fuseplan, softmax_graph
 from tuner import document
@@ -38,7 +38,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Json]:
             kernel_cache.stored(key, "cpu", {**run, "contended": False})
             for key, run in known.items()
         ]
-        with kernel_cache.opened() as database, database.write() as session:
+        with inputs.own_database() as database, database.write() as session:
             measurements.add(session, quiet, now=datetime.now(UTC))
     return folder / "data", json.loads(said.getvalue())
 
@@ -63,7 +63,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
 
 
 def _known() -> Json:
-    with kernel_cache.opened() as database, database.read() as session:
+    with inputs.own_database() as database, database.read() as session:
         until = measurements.last_id(session)
         return dict(measurements.known(session, "cpu", until=until))
 

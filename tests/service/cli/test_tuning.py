@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cli import kernel_cache
+from service.cli import inputs, kernel_cache
 from service.cli.tuning import said
 from service.dashboard.formats import NO_FIGURE
 from service.store import measurements
@@ -22,7 +22,7 @@ def _tune(fuseplan: Fuseplan, model: Path, *more: object) -> Ended:
 
 def _as_if_undisturbed() -> None:
     """What others disturbed counts for nothing later; say that nothing was."""
-    with kernel_cache.opened() as database:
+    with inputs.own_database() as database:
         with database.read() as session:
             until = measurements.last_id(session)
             found = measurements.known(session, "cpu", until=until)

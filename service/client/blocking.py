@@ -1,0 +1,188 @@
+"""The client that waits for its answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+from service.client import answers, requests
+from service.client.answers import checked, is_success, unavailable
+from service.client.budget import (
+    FAILURES,
+    LOOKUP_BUDGET_SECONDS,
+    Budget,
+    Counts,
+    failed,
+)
+from service.client.values import (
+    Event,
+    Evidence,
+    Job,
+    Json,
+    Miss,
+    StoredPlan,
+    Submission,
+    Submit,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Client:
+    """A connection to one service; use it in a `with` block.
+
+    Args:
+        address: for example `http://127.0.0.1:8321`.
+        token: bearer token, where the service asks for one.
+        timeout_seconds: for everything but lookups and streams.
+        lookup_budget_seconds: what all lookups together may take.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str = "",
+        timeout_seconds: float = 120.0,
+        lookup_budget_seconds: float = LOOKUP_BUDGET_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address = address.rstrip("/")
+        self._budget = Budget(lookup_budget_seconds, clock)
+        self._http = httpx.Client(
+            base_url=self.address,
+            headers=requests.bearer(token),
+            timeout=timeout_seconds,
+        )
+
+    @property
+    def counts(self) -> Counts:
+        """What the lookups met so far."""
+        return self._budget.counts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def submit(self, asked: Submit) -> Submission:
+        """Hand a model in; the answer holds the best plan so far.
+
+        Raises:
+            Refused, ServiceUnavailable: see the classes.
+        """
+        return answers.submission(self._send("POST", "/v1/plans", **asked.request()))
+
+    def job(self, job: str) -> Job:
+        """A job as it is now."""
+        return answers.job(self._send("GET", f"/v1/jobs/{job}"))
+
+    def cancel(self, job: str) -> None:
+        """Ask for a job to end after the batch in flight."""
+        checked(self._send("DELETE", f"/v1/jobs/{job}"))
+
+    def get(self, path: str) -> Json:
+        """Any other resource of the service."""
+        return checked(self._send("GET", path))
+
+    def events(self, job: str, *, after: str = "") -> Iterator[Event]:
+        """The events of a job, past and to come, until it is over.
+
+        Args:
+            job: id of the job.
+            after: id of the last event seen; the stream goes on behind it.
+
+        Raises:
+            Refused, ServiceUnavailable: see the classes.
+        """
+        asked = requests.events(job, after)
+        try:
+            with self._http.stream("GET", **asked) as answer:
+                if not is_success(answer):
+                    answer.read()
+                    checked(answer)
+                yield from answers.parse_events(answer.iter_lines())
+        except httpx.HTTPError as error:
+            raise unavailable(self.address + asked["url"], error) from error
+
+    def lookup(self, key: str, *, evidence: Evidence = "analytic") -> StoredPlan | Miss:
+        """The stored plan of a key; never raises, never takes longer than the budget.
+
+        Args:
+            key: plan key.
+            evidence: least evidence that will do.
+        """
+        try:
+            answer = self._read(requests.plan(key, evidence))
+            found = answers.stored(key, answer)
+        except FAILURES as error:
+            found = failed(error)
+        return self._budget.count(found)
+
+    def blob(self, digest: str) -> bytes | Miss:
+        """The bytes of a digest; never raises, shares the budget of the lookups."""
+        try:
+            return answers.content(self._read(requests.blob(digest)))
+        except FAILURES as error:
+            return failed(error)
+
+    def export_bundle(self, **query: Any) -> bytes:
+        """Plans of the service as a bundle.
+
+        Args:
+            query: `key` (a list), `target`, `evidence`, as the route takes them.
+        """
+        answer = self._send("GET", "/v1/bundles", params=query)
+        if not is_success(answer):
+            checked(answer)
+        return answer.content
+
+    def import_bundle(self, data: bytes) -> Json:
+        """Hand a bundle in; gives the keys that it holds and those that it changed."""
+        headers = dict(requests.ZSTD)
+        answer = self._send("POST", "/v1/bundles", content=data, headers=headers)
+        return checked(answer)
+
+    def _read(self, asked: dict[str, Any]) -> httpx.Response:
+        """A whole answer within the budget, however slowly it drips.
+
+        Raises:
+            TimeoutError: the budget is spent.
+        """
+        with self._budget.spending() as deadline:
+            left = self._budget.left(deadline)
+            if left <= 0:
+                raise TimeoutError
+            with self._http.stream("GET", timeout=left, **asked) as answer:
+                parts = []
+                for part in answer.iter_raw():
+                    if self._budget.left(deadline) <= 0:
+                        raise TimeoutError
+                    parts.append(part)
+        return httpx.Response(
+            answer.status_code,
+            headers=answer.headers,
+            content=b"".join(parts),
+            request=answer.request,
+        )
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, path, **request)
+        except httpx.HTTPError as error:
+            raise unavailable(self.address + path, error) from error

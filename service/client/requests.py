@@ -1,0 +1,36 @@
+"""Requests that both clients make, as httpx takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx
+
+from service.client.values import Evidence
+
+ZSTD: Final[Mapping[str, str]] = {"Content-Type": "application/zstd"}
+STREAM: Final = httpx.Timeout(10.0, read=None)
+"""An event may be long in coming; a connection may not."""
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that shows a token; none without one."""
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def plan(key: str, evidence: Evidence) -> dict[str, Any]:
+    """Look a plan up."""
+    asked = {} if evidence == "analytic" else {"evidence": evidence}
+    return {"url": f"/v1/plans/{key}", "params": asked}
+
+
+def blob(digest: str) -> dict[str, Any]:
+    """Read a blob."""
+    return {"url": f"/v1/blobs/sha256/{digest}"}
+
+
+def events(job: str, after: str) -> dict[str, Any]:
+    """The events of a job behind one of them."""
+    headers = {"Last-Event-ID": after} if after else {}
+    return {"url": f"/v1/jobs/{job}/events", "headers": headers, "timeout": STREAM}
