@@ -12,6 +12,7 @@ from tuner.errors import UnsupportedModel
 from tuner.frontend.custom import with_functions
 from tuner.frontend.imported import Imported
 from tuner.frontend.islands import Enclosed, enclose
+from tuner.frontend.live import without_dead
 from tuner.frontend.model import (
     Limits,
     Metadata,
@@ -77,7 +78,7 @@ def read_onnx(
         symbols=symbols_of(model.graph),
         assumptions=tuple(reader.b.assumptions),
         is_training=reader.is_training,
-        onnx=with_functions(model, rules or RuleSet()),
+        onnx=with_functions(without_dead(model, weights), rules or RuleSet()),
         operators=MappingProxyType(reader.operators),
     )
 

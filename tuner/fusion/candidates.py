@@ -25,6 +25,7 @@ from tuner.fusion.units import (
 )
 from tuner.fusion.view import View, bits, joined
 from tuner.fusion.zones import Zone, find_zones, make_zone
+from tuner.ir.ops import Pattern
 from tuner.plan import Family
 
 EXHAUSTIVE_UNITS: Final = 10
@@ -475,14 +476,34 @@ class Space:
         set not convex), so it can write X, and K without the exits can read X. That
         costs the bytes of X written, except tensors that are stored anyway, and
         changes what K reads. If K does not read less than that, it is not needed.
+
+        A kernel that computes X in front of a contraction cannot write it, so where
+        there may be one nothing is said against K.
         """
         rest = looked.units & ~looked.exits
         if not rest or self.exhaustive:
             return bool(rest)
         kept = self.units.nodes(rest)
-        return isinstance(self.rules.family(kept), Refusal) or self._reads_less(
-            looked.mask, kept
+        return (
+            isinstance(self.rules.family(kept), Refusal)
+            or self._is_in_front(looked, kept)
+            or self._reads_less(looked.mask, kept)
         )
+
+    def _is_in_front(self, looked: _Looked, kept: int) -> bool:
+        """Whether what the exits make may also be made in front of a contraction.
+
+        That is one between the exits and the rest of the set.
+        """
+        if not (self._prologues and self._generates):
+            return False
+        view = self.view
+        crossing = view.makes(looked.mask & ~kept) & view.needs(kept)
+        behind = 0
+        for j in bits(crossing & ~self.stored):
+            behind |= view.below[view.maker[j]]
+        between = self.units.nodes(self._reach(looked.units) & ~looked.units)
+        return bool(behind & between & view.masks[Pattern.CONTRACTION])
 
     def _reads_less(self, mask: int, kept: int) -> bool:
         """Whether a kernel with exits moves fewer bytes than one without."""

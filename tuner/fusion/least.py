@@ -32,8 +32,9 @@ def least_seconds(
     least `Least`. What that costs, shared out over kernels in the best way, is the
     floor's matter.
 
-    None where nothing is known of prices, or where a library may take part, whose calls
-    follow other laws.
+    Nodes without an element are left out: a kernel that holds no others waits for no
+    memory. None where nothing is known of prices, or where a library may take part,
+    whose calls follow other laws.
 
     Args:
         rules: which kernels are legal.
@@ -44,6 +45,9 @@ def least_seconds(
     nodes = view.everything if inside is None else inside
     if floor is None or not nodes or any(view.has(nodes, each) for each in OWN_LAWS):
         return None
+    nodes = _filled(view, nodes)
+    if not nodes:
+        return 0.0
     if any(floor.launch_seconds(family) is None for family in OWN_FAMILIES):
         return None
     whole = [i for i in bits(nodes) if not _is_narrowed(view, i)]
@@ -62,8 +66,16 @@ def least_of_any(rules: Rules, floor: Floor | None, inside: int) -> float:
     if found is not None or floor is None:
         return found or 0.0
     view = rules.view
+    if not _filled(view, inside):
+        return 0.0
     stored = [floor.storing_seconds(view.bytes[j]) for j in _leaving(view, inside)]
     return floor.any_launch_seconds() + math.fsum(stored)
+
+
+def _filled(view: View, nodes: int) -> int:
+    """The nodes that make at least one element."""
+    made = (i for i in bits(nodes) if any(view.bytes[j] for j in bits(view.made[i])))
+    return sum(1 << i for i in made)
 
 
 def _read(view: View, nodes: int, whole: Sequence[int]) -> Iterator[str]:

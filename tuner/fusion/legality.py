@@ -306,6 +306,8 @@ class Rules:
         )
 
     def _argument_wall(self, mask: int, outputs: int) -> Refusal | None:
+        if self._is_unit(mask):
+            return None  # someone has to run it
         most, written = self.limits.max_arguments, outputs.bit_count()
         if most is None or written + self.view.widest * mask.bit_count() <= most:
             return None

@@ -52,6 +52,7 @@ RULES: Final[tuple[Rule, ...]] = (
     pieces.SLICE_BEFORE_RESHAPE,
     pieces.SLICE_BEFORE_TRANSPOSE,
     pieces.CONCAT,
+    pieces.WIDE_CONCAT,
     pieces.PAD,
     pieces.GATHER,
     layout.IDLE_REDUCTION,

@@ -12,6 +12,9 @@ from tuner.ir.types import Dim
 from tuner.rewrite.rule import Make, Rule, Value, View
 from tuner.rewrite.shapes import attributes, reshaped, without_units
 
+MOST_PARTS: Final = 64
+"""Tensors that one concat reads; a kernel of ours takes at most 96 of them."""
+
 
 def _extents(node: Node, key: str) -> tuple[Dim, ...]:
     return cast("tuple[Dim, ...]", node.attributes[key])
@@ -116,9 +119,22 @@ def _concat(node: Node, view: View) -> Value | None:
             parts.extend(inner.inputs)
         else:
             parts.append(name)
-    if tuple(parts) != node.inputs:
+    if tuple(parts) != node.inputs and len(parts) <= MOST_PARTS:
         return Make("concat", tuple(parts), node.attributes)
     return _joined_slices(node, view, axis)
+
+
+def _wide_concat(node: Node, _view: View) -> Value | None:
+    """A concat of more parts than a kernel takes is one of concats."""
+    parts = node.inputs
+    if len(parts) <= MOST_PARTS:
+        return None
+    groups = [parts[k : k + MOST_PARTS] for k in range(0, len(parts), MOST_PARTS)]
+    made: list[Value] = [
+        Make("concat", group, node.attributes) if len(group) > 1 else group[0]
+        for group in groups
+    ]
+    return Make("concat", tuple(made), node.attributes)
 
 
 def _joined_slices(node: Node, view: View, axis: int) -> Value | None:
@@ -200,5 +216,8 @@ SLICE_OF_CONCAT: Final = Rule(
     name="slice-of-concat", ops=frozenset({"slice"}), rewrite=_slice_of_concat
 )
 CONCAT: Final = Rule(name="concat-chain", ops=frozenset({"concat"}), rewrite=_concat)
+WIDE_CONCAT: Final = Rule(
+    name="wide-concat", ops=frozenset({"concat"}), rewrite=_wide_concat
+)
 PAD: Final = Rule(name="idle-pad", ops=frozenset({"pad"}), rewrite=_pad)
 GATHER: Final = Rule(name="gather-is-slice", ops=frozenset({"gather"}), rewrite=_gather)

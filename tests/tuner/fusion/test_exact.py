@@ -79,3 +79,28 @@ def test_what_only_its_own_unit_reads_stands_in_for_nothing() -> None:
     found = solve(graph, lambda region, _: price(region)).partition
     expected = least_cost(graph, price, "full")
     assert found.objective_seconds == pytest.approx(expected, rel=1e-4)
+
+
+def test_what_tiles_compute_again_cannot_be_written_by_them() -> None:
+    """A residual is added again behind the last product: the first one's tiles do, too.
+
+    Neither writes the sum, so storing it takes a kernel of its own, which moves more.
+    """
+    b = Builder()
+    x, y = b.given("x", (196, 64)), b.given("y", (196, 64))
+    wide, deep, back = (
+        b.given(name, shape, weight=True)
+        for name, shape in (("w", (64, 384)), ("v", (384, 384)), ("u", (384, 64)))
+    )
+    b.given("one", (), weight=True)
+    residual = b.node("add", x, y)
+    at = residual
+    for weight in (wide, deep):
+        at = b.node("minimum", b.node("relu", b.node("matmul", at, weight)), "one")
+    joined = b.node("add", residual, b.node("matmul", at, back))
+    graph = b.build([joined, b.node("relu", b.node("matmul", joined, wide))])
+    price = _price(graph, 0)
+    found = solve(graph, lambda region, _: price(region)).partition
+    assert found.objective_seconds == pytest.approx(
+        least_cost(graph, price, "full"), rel=1e-6
+    )

@@ -57,6 +57,26 @@ def test_a_refuted_bound_claims_nothing_elsewhere() -> None:
         assert believed(1.1, 1.0, where="the floor") == 0.0
 
 
+@pytest.mark.parametrize("target", ["cpu", "sm_90", "ideal"])
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0)])
+def test_a_kernel_without_elements_has_no_floor(
+    target: str, shape: tuple[int, int]
+) -> None:
+    """It waits for no memory: less than a launch that moves something."""
+    b = Builder()
+    x = b.input(*shape)
+    whole = b.op("reduce_sum", b.op("exp", x), axes=(1,), keepdims=0)
+    full = b.op("add", b.input(8, 8), b.input(8, 8))
+    for outputs in ([whole], [whole, full], [b.op("neg", x)]):
+        graph = b.graph(*outputs)
+        pricer = Pricer(graph, find(target), Options())
+        floor = floor_of(find(target), Options(), pricer)
+        partitioner = Partitioner(graph, limits=Limits.of(find(target)))
+        found = partitioner.solve(pricer.seconds, floor=floor).partition
+        assert found.bound_seconds <= found.objective_seconds
+        assert found.candidate_space.complete
+
+
 def test_a_floor_that_lies_is_found_out() -> None:
     """That of a slower device: kernels cost less than it says they can."""
     with pytest.raises(UnsoundBound, match="the floor of the whole graph"):

@@ -204,6 +204,11 @@ def concat_slices(b: Builder) -> tuple[str, ...]:
     return (b.add("neg", b.add("concat", one, two, axis=0)),)
 
 
+def wide_concat(b: Builder) -> tuple[str, ...]:
+    """A concat of more parts than a kernel may read."""
+    return (b.add("concat", *(b.given(1 + k % 2) for k in range(130)), axis=0),)
+
+
 def idle_pad(b: Builder) -> tuple[str, ...]:
     """A pad by nothing."""
     padded = b.add("pad", b.given(3), before=(0,), after=(0,), value=1.0)
@@ -304,6 +309,7 @@ CASES: dict[str, tuple[Callable[[Builder], tuple[str, ...]], list[str]]] = {
     ),
     "slice-before-reshape": (slice_squeeze, ["slice", "reshape", "neg"]),
     "concat-chain": (concat_slices, ["exp", "neg"]),
+    "wide-concat": (wide_concat, ["concat"] * 4),
     "idle-pad": (idle_pad, ["exp"]),
     "gather-is-slice": (known_gather, ["slice", "reshape"]),
     "idle-reduction": (unit_reduction, ["reshape", "exp"]),
