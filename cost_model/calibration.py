@@ -230,6 +230,8 @@ def _fit_rates(
         [-(-s.blocks // device.multiprocessors) for s in samples], dtype=np.float64
     )
     fixed = starts * device.block_launch_seconds
+    if device.kind == "cpu":
+        fixed *= 1.0 - device.overlap
     if fix_launch:
         fixed = fixed + device.launch_seconds
         columns[:, 0] = 0.0

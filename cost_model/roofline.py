@@ -115,7 +115,7 @@ def predict(
             terms, pipe = _kernel_terms(work, device, moved, fit)
             visible = terms.visible(device.overlap)
             spilled = visible - before
-        latency = _latency_seconds(work, device, fit, waves)
+        latency = _latency_seconds(work, device, fit)
     memory, compute = terms.memory, terms.compute
     return Estimate(
         seconds=launch + visible + latency,
@@ -203,7 +203,10 @@ def least_launch_seconds(
     launch = _launch_seconds(empty, device, launch_mode)
     if by_library:
         return launch
-    return launch + device.dram_latency_seconds + device.block_launch_seconds
+    start = device.block_launch_seconds
+    if device.kind == "cpu":
+        start *= 1.0 - device.overlap
+    return launch + device.dram_latency_seconds + start
 
 
 def least_moved(nbytes: int, device: Device, *, is_write: bool = False) -> Moved:
@@ -415,6 +418,8 @@ def _kernel_terms(
     for part, running in ((whole, capacity), (rest, rest)):
         if part:
             _add_part(terms, work, device, moved, (part / blocks, running, seconds))
+    if device.kind == "cpu":
+        terms.compute += _serial_seconds(work, device, fit)
     return terms, pipe
 
 
@@ -436,10 +441,11 @@ def _add_part(
     dram = moved.dram_bytes + stalls * moved.scattered_dram_bytes
     cache = moved.cache_bytes + stalls * moved.scattered_cache_bytes
     terms.dram += share * dram / dram_rate
-    terms.cache += share * cache / cache_rate
+    terms.cache += share * (cache / cache_rate + _hop_seconds(work, device) / active)
     private_rate = device.l1_bytes_per_second * active / count
     terms.private += share * moved.private_bytes / private_rate
-    asked = running * work.block_threads * max(1, work.bytes_in_flight_per_thread)
+    asked = running * _reading_threads(work, device)
+    asked *= max(1, work.bytes_in_flight_per_thread)
     in_flight = max(asked, active * device.prefetched_bytes_per_multiprocessor)
     waited = moved.dram_read_bytes * device.dram_latency_seconds
     waited += moved.cache_read_bytes * device.l2_latency_seconds
@@ -453,6 +459,24 @@ def _add_part(
     uneven = most * count / running
     wasted = padded / work.block_threads
     terms.compute += share * compute_seconds * uneven * wasted / fed
+
+
+def _reading_threads(work: Work, device: Device) -> int:
+    """Threads of a block that ask at once; on a processor those of one vector."""
+    if device.kind == "cpu":
+        return min(work.block_threads, device.subgroup_threads)
+    return work.block_threads
+
+
+def _hop_seconds(work: Work, device: Device) -> float:
+    """Waiting of one core for lines that nothing fetched ahead.
+
+    By Little's law: as many are on their way as hardware keeps in flight.
+    """
+    if not work.hops:
+        return 0.0
+    lines = max(1.0, device.prefetched_bytes_per_multiprocessor / device.sector_bytes)
+    return work.hops * device.l2_latency_seconds / lines
 
 
 def _busiest(
@@ -470,18 +494,30 @@ def _busiest(
     return most + (1.0 - pipe_overlap) * (total - most), name
 
 
-def _latency_seconds(work: Work, device: Device, fit: Occupancy, waves: float) -> float:
-    """What nothing hides: the first read, block starts, and exchanges in a block.
+def _latency_seconds(work: Work, device: Device, fit: Occupancy) -> float:
+    """What nothing hides: the first read, and on a GPU block starts and exchanges."""
+    first = device.dram_latency_seconds if work.accesses else 0.0
+    if device.kind == "cpu":
+        return first
+    return first + _serial_seconds(work, device, fit)
+
+
+def _serial_seconds(work: Work, device: Device, fit: Occupancy) -> float:
+    """Starts of blocks, and exchanges inside them, one after the other.
 
     While a block waits at a barrier the other resident blocks run, so in a long launch
-    only one wave in `fit.blocks` is exposed; the first always is.
+    only one wave in `fit.blocks` is exposed; the first always is. On a processor all of
+    these are instructions of the core, which takes the sub-groups of a block one after
+    the other, each to the next barrier.
     """
-    first = device.dram_latency_seconds if work.accesses else 0.0
+    blocks = max(1, work.blocks)
     inside = work.barriers_per_block * device.barrier_seconds
     inside += work.shuffles_per_thread * device.shuffle_seconds
-    exposed = max(1.0, waves / fit.blocks)
-    starts = -(-max(1, work.blocks) // device.multiprocessors)
-    return first + inside * exposed + starts * device.block_launch_seconds
+    if device.kind == "cpu":
+        inside *= -(-work.block_threads // device.subgroup_threads)
+    exposed = max(1.0, blocks / (fit.blocks**2 * device.multiprocessors))
+    starts = -(-blocks // device.multiprocessors)
+    return inside * exposed + starts * device.block_launch_seconds
 
 
 def _bound_by(launch: float, terms: _Terms, latency: float, pipe: str) -> str:

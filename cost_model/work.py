@@ -113,6 +113,8 @@ class Work:
         compute_share: share of the arithmetic rate that the kernel's own structure
             lets it reach: padded tiles, reads of on-chip memory between products.
             Index arithmetic and conversions are counted as they are.
+        hops: how often a core reads or writes on elsewhere than at the next line, among
+            more places than its hardware fetches ahead of; of all blocks together.
     """
 
     accesses: tuple[Access, ...]
@@ -129,6 +131,7 @@ class Work:
     spill_bytes_per_thread: int = 0
     operators: tuple[LibraryOperator, ...] = ()
     compute_share: float = 1.0
+    hops: float = 0.0
 
     @property
     def all_operations(self) -> Mapping[Pipe, float]:

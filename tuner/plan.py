@@ -16,7 +16,7 @@ from tuner.ir.graph import Graph, Region
 CODEGEN_REVISION: Final = 10
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
-PRICE_REVISION: Final = 3
+PRICE_REVISION: Final = 4
 """Grows whenever the cost model counts or prices an unchanged kernel differently: a
 stored plan is the best one by the prices of its day."""
 

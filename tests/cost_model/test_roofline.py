@@ -318,7 +318,7 @@ def test_the_busiest_pipe_decides_on_a_gpu() -> None:
 def test_pipes_of_a_cpu_share_their_ports() -> None:
     """On a CPU the work of all pipes adds up."""
     device = cpu()
-    work = Work(accesses=(), blocks=1024, block_threads=256)
+    work = Work(accesses=(), blocks=2, block_threads=256)
     parts = [{Pipe.SPECIAL: 1e9}, {Pipe.FMA32: 7e9}]
     apart = [predict(replace(work, operations=p), device) for p in parts]
     both = predict(replace(work, operations=parts[0] | parts[1]), device)
@@ -391,6 +391,33 @@ def test_barriers_of_a_lone_block_are_exposed() -> None:
     assert predict(hidden, device).latency_seconds < estimate.latency_seconds / 10
 
 
+def test_sub_groups_of_a_processor_reach_a_barrier_one_after_the_other() -> None:
+    """Teams that share a block share no time in it; on a GPU they do."""
+    for device, factor in ((cpu(), 4), (gpu(), 1)):
+        rows = Work(
+            accesses=(),
+            blocks=1,
+            block_threads=device.subgroup_threads,
+            barriers_per_block=100,
+        )
+        wide = replace(rows, block_threads=4 * device.subgroup_threads)
+        without = predict(replace(rows, barriers_per_block=0), device).seconds
+        alone = predict(rows, device).seconds - without
+        four = predict(wide, device).seconds - without
+        assert alone == pytest.approx(100 * device.barrier_seconds)
+        assert four == pytest.approx(factor * alone)
+
+
+def test_work_groups_start_while_a_processor_waits_for_memory() -> None:
+    """Their starts are instructions: all but a share hides behind traffic."""
+    device = cpu()
+    moved = Work(accesses=(read(64 * MIB), write(64 * MIB)), blocks=2, block_threads=16)
+    many = replace(moved, blocks=20_000)
+    starts = 9_999 * device.block_launch_seconds
+    added = predict(many, device).seconds - predict(moved, device).seconds
+    assert added == pytest.approx((1 - device.overlap) * starts, rel=1e-3)
+
+
 def test_shuffles_cost_their_latency() -> None:
     """Sub-group exchanges of the first wave are never hidden."""
     device = gpu()
@@ -410,7 +437,7 @@ def test_each_work_group_of_a_cpu_costs_its_start() -> None:
     device = cpu()
     work = Work(accesses=(), blocks=20_000, block_threads=1)
     estimate = predict(work, device)
-    assert estimate.latency_seconds == pytest.approx(
+    assert estimate.compute_seconds == pytest.approx(
         20_000 / device.multiprocessors * device.block_launch_seconds
     )
 

@@ -47,6 +47,7 @@ def work(nest: LoopNest, schedule: Schedule, device: Device) -> Work:
         shuffles_per_thread=max((c.shuffles for c in counters), default=0),
         bytes_in_flight_per_thread=in_flight,
         compute_share=min((c.compute_share() for c in counters), default=1.0),
+        hops=sum(c.hops() for c in counters),
     )
 
 

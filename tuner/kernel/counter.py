@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cost_model.work import Pipe
 from tuner.ir.expr import Expr, calls, operations
 from tuner.ir.types import DType
+from tuner.kernel.hops import hops
 from tuner.kernel.index import AtomKind, Guards, Index, runs
 from tuner.kernel.mapping import Mapping as Layout
 from tuner.kernel.nest import (
@@ -98,6 +99,7 @@ class Counter:
         self.device = device
         self.traffic: dict[int, Traffic] = {}
         self._operands: dict[tuple[int, Terms], Operand] = {}
+        self._again: list[tuple[Reuse, ...]] = []
         self.operations: dict[Pipe, float] = {}
         self.shared_bytes = self.barriers = self.shuffles = 0
         self._subgroup = device.subgroup_threads
@@ -191,11 +193,25 @@ class Counter:
             self._add(Pipe.CONVERT, times)
 
     def _address(self, index: Index, guards: Guards, times: float) -> None:
-        divisions = _divisions(self.group, index)
-        for guard in guards:
-            divisions += _divisions(self.group, guard.subject)
-        count = self._own_address(index) + 2 * len(guards) + DIVISION * divisions
+        count = self._own_address(index) + 2 * len(guards)
+        for each in (index, *(guard.subject for guard in guards)):
+            count += DIVISION * self._divided(each)
         self._add(Pipe.INTEGER, times * count / self._shared_by())
+
+    def _divided(self, index: Index) -> float:
+        """Divisions of one evaluation; those of an outer loop are not made again in it.
+
+        A processor divides a position that all lanes share once for all of them.
+        """
+        group = self.group
+        along_inner, along_serial, derived = _divisions_by_loop(group, index)
+        if group.kind is Kind.COLUMN:
+            lanes = self._subgroup if self.device.kind == "cpu" else 1
+            along_inner /= max(group.serial_points, 1)
+            along_serial /= lanes
+        elif group.kind is Kind.ROW:
+            along_serial /= max(group.inner_points, 1)
+        return along_inner + along_serial + derived
 
     def _own_address(self, index: Index) -> float:
         """Operations of one lane to find its element, once the position is known.
@@ -204,19 +220,29 @@ class Counter:
         """
         if self.device.kind != "cpu":
             return 1.0
-        return _GATHERED if self._is_gathered(index) else 1.0 / self._subgroup
+        return self._gathered(index) or 1.0 / self._subgroup
 
-    def _is_gathered(self, index: Index) -> bool:
-        """Whether the lanes of a vector ask for elements that are not neighbours."""
+    def _gathered(self, index: Index) -> float:
+        """What a lane of a vector pays for an element that is not its neighbour's.
+
+        Elements a few apart come from as many loads of whole vectors; others are
+        gathered. So are those of lanes that take vectors of their own: a compiler that
+        packs lanes takes each vector apart. 0 where the lanes read neighbours, or all
+        the same.
+        """
         group = self.group
-        if any(_depends(group, atom) & group.inner_mask for atom, _ in index.terms):
-            return True
-        along = runs(group.atoms, index, group.inner)
-        if not along:
-            return False
-        last = along[-1]
         width = min(self.mapping.lanes, self._subgroup)
-        return last.below < width and (last.below > 1 or abs(last.coefficient) > 1)
+        is_made = any(
+            _depends(group, atom) & group.inner_mask for atom, _ in index.terms
+        )
+        along = runs(group.atoms, index, group.inner)
+        if not is_made and (not along or along[-1].below >= width):
+            return 0.0
+        if is_made or self.mapping.vector > 1:
+            return _GATHERED
+        apart = abs(along[-1].coefficient)
+        is_neighbour = along[-1].below == 1 and apart == 1
+        return 0.0 if is_neighbour else min(float(apart), _GATHERED)
 
     def _shared_by(self) -> int:
         return self.mapping.vector
@@ -268,11 +294,12 @@ class Counter:
     def _find_reuse(self) -> None:
         """Which requests are for sectors that the same block has asked for before."""
         operands = tuple(self._operands.values())
+        self._again = [()] * len(operands)
         if all(each.requested_bytes - each.sector_bytes < 1 for each in operands):
             return
         walk = levels(self.group, self.mapping, self.device)
-        found = reuses(self.group, walk, operands, self.device)
-        for operand, reuse in zip(operands, found, strict=True):
+        self._again = list(reuses(self.group, walk, operands, self.device))
+        for operand, reuse in zip(operands, self._again, strict=True):
             self.traffic[operand.slot].reuse.extend(reuse)
 
     def _asked(self, index: Index, width: int) -> float:
@@ -439,9 +466,25 @@ class Counter:
         values = self.group.serial_points * self.mapping.items * self.mapping.vector
         return most * values
 
+    def hops(self) -> float:
+        """Pieces of operands that a core of a processor waits for."""
+        moved = zip(self._operands.values(), self._again, strict=True)
+        return hops(self.group, self.mapping, self.device, moved)
+
     def compute_share(self) -> float:
-        """Share of the arithmetic rate that the structure of the text allows."""
-        return 1.0
+        """Share of the arithmetic rate that the structure of the text allows.
+
+        A processor takes the lanes of a vector one after the other where not all of
+        them have work: in the last step of a row whose lanes meet at a barrier.
+        """
+        group, mapping = self.group, self.mapping
+        if self.device.kind != "cpu" or group.kind is not Kind.ROW:
+            return 1.0
+        step = mapping.lanes * mapping.vector
+        alone = group.inner_points % step / max(group.inner_points, 1)
+        if mapping.vector == 1 and mapping.lanes <= self._subgroup:
+            alone = 0.0  # such a last step begins earlier, with all lanes
+        return 1.0 / (1.0 + alone * (self._subgroup - 1))
 
     def in_flight(self) -> int:
         """Bytes of independent loads that a thread has outstanding at once."""
@@ -475,15 +518,26 @@ def pipe_of(dtype: DType) -> Pipe:
 
 def _divisions(group: Group, index: Index) -> int:
     """Divisions and remainders that finding an index takes, at most."""
-    count = 0
-    for loops in (group.inner, group.serial):
-        for run in runs(group.atoms, index, loops):
-            count += (run.below > 1) + (not run.is_first)
+    return round(sum(_divisions_by_loop(group, index)))
+
+
+def _divisions_by_loop(group: Group, index: Index) -> tuple[float, float, float]:
+    """Those of the inner loops, of the serial loops, and of what is made from them."""
+    inner, serial = (
+        float(
+            sum(
+                (run.below > 1) + (not run.is_first)
+                for run in runs(group.atoms, index, loops)
+            )
+        )
+        for loops in (group.inner, group.serial)
+    )
+    derived = 0.0
     for number, _ in index.terms:
         atom = group.atoms[number]
         if atom.kind in (AtomKind.QUOTIENT, AtomKind.REMAINDER):
-            count += 1 + _divisions(group, atom.operand)
-    return count
+            derived += 1 + _divisions(group, atom.operand)
+    return inner, serial, derived
 
 
 def _depends(group: Group, number: int) -> int:

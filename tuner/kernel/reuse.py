@@ -130,7 +130,7 @@ def reuses(
     points = _points(group)
     return tuple(
         _reuse(operand, walk, mine, (passing, points))
-        if _is_plain(group, operand.terms)
+        if is_plain(group, operand.terms)
         else ()
         for operand, mine in zip(operands, needed, strict=True)
     )
@@ -141,7 +141,7 @@ def _points(group: Group) -> int:
     return math.prod(group.extent(loops) for loops in lists)
 
 
-def _is_plain(group: Group, terms: Terms) -> bool:
+def is_plain(group: Group, terms: Terms) -> bool:
     """Whether an index is a sum of loop counters: others are not followed."""
     return all(group.atoms[atom].kind is AtomKind.LOOP for atom, _ in terms)
 
@@ -203,7 +203,9 @@ Steps = list[tuple[int, int]]
 """Bytes between neighbours, and how many of them, of what moves an index."""
 
 
-def _steps(plane: Sequence[Sequence[tuple[int, int, int]]], box: Box) -> Steps:
+def _steps(
+    plane: Sequence[Sequence[tuple[int, int, int]]], box: Sequence[Span]
+) -> Steps:
     """Loops inside a box that move an index."""
     found: Steps = []
     for along, (count, stride) in zip(plane, box, strict=True):
@@ -217,6 +219,15 @@ def _steps(plane: Sequence[Sequence[tuple[int, int, int]]], box: Box) -> Steps:
             if number > 1:
                 found.append((size * each, number))
     return found
+
+
+def steps_of(group: Group, operand: Operand, loops: Sequence[int], span: Span) -> Steps:
+    """Bytes between the elements of an operand along some loops, and how many."""
+    along = runs(group.atoms, Index(0, operand.terms), loops)
+    plane = [
+        (run.below, run.extent, abs(run.coefficient) * operand.width) for run in along
+    ]
+    return _steps([plane], [span])
 
 
 def _window(offsets: Sequence[int]) -> Steps:
@@ -322,12 +333,18 @@ def _cpu_row(group: Group, m: Mapping, device: Device) -> Sequence[Level]:
 def _cpu_column(group: Group, m: Mapping, device: Device) -> Sequence[Level]:
     inner, outer = group.inner_points, group.outer_points
     serial = Span(group.serial_points)
-    width = min(min(m.lanes, device.subgroup_threads) * m.vector, inner)
+    first = Span(min(min(m.lanes, device.subgroup_threads) * m.vector, inner))
+    block = Span(min(m.tile, inner))
+    mine = Span(_whole(group.serial_points, m.teams), m.teams)
+    # Teams meet at a barrier after each pass: all of their lanes make it together.
+    turn = Box(inner=first if m.teams == 1 else block, serial=serial)
     return (
-        Level(Box(inner=Span(width)), False),
-        Level(Box(inner=Span(width), serial=serial), False),
-        Level(Box(inner=Span(width), serial=serial), True),
-        Level(Box(inner=Span(min(m.tile, inner)), serial=serial), True),
+        Level(Box(inner=first), False),
+        Level(Box(inner=first, serial=mine), False),
+        Level(Box(inner=turn.inner, serial=mine), False),
+        Level(turn, False),
+        Level(turn, True),
+        Level(Box(inner=block, serial=serial), True),
         Level(Box(inner=Span(inner), serial=serial), True),
         Level(
             Box(

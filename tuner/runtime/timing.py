@@ -27,6 +27,9 @@ CONTENDED_SHARE: Final = 0.05
 disturbed."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _LEAST_TICKS: Final = 2
+_STEAL_FIELD: Final = 8
+"""Of the first line of `/proc/stat`: cpu, user, nice, system, idle, iowait, irq,
+softirq, steal."""
 
 Run = Callable[[int], float]
 """Launches a kernel so many times and gives the seconds that all took together."""
@@ -143,10 +146,14 @@ def _hopeless(samples: Sequence[Sequence[float]], protocol: Protocol) -> bool:
 
 
 class Contention:
-    """CPU time that other processes take from the making of this object on."""
+    """CPU time that others take from the making of this object on.
+
+    Others are the processes of this machine, and of a virtual one also the machines
+    beside it: what the host gave to them is counted as stolen.
+    """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
-        """Note where every process stands.
+        """Note where every process stands, and what was stolen.
 
         Args:
             proc: the process file system; where there is none, nothing is contended.
@@ -173,4 +180,14 @@ class Contention:
             except OSError:  # it ended meanwhile
                 continue
             found[folder.name] = int(fields[11]) + int(fields[12])  # utime, stime
-        return found
+        stolen = self._stolen()
+        return found if stolen is None else {**found, "stolen": stolen}
+
+    def _stolen(self) -> int | None:
+        """Ticks of all processors that the host gave to others; see `proc(5)`."""
+        try:
+            words = (self._proc / "stat").read_text().partition("\n")[0].split()
+        except OSError:
+            return None
+        is_known = words[:1] == ["cpu"] and len(words) > _STEAL_FIELD
+        return int(words[_STEAL_FIELD]) if is_known else None

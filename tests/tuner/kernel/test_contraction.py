@@ -134,12 +134,15 @@ def test_no_schedule_beats_the_bound(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "least", "most"), [("sm_90", 1.1, 2), ("cpu", 5, 50)]
+    ("target", "least", "most"), [("sm_90", 1.1, 2), ("cpu", 1.3, 4)]
 )
 def test_a_bare_product_is_left_to_the_library(
     target: str, least: float, most: float
 ) -> None:
-    """On a GPU ours reaches some two thirds of it, on a CPU far less."""
+    """Ours reaches some two thirds of it on a GPU, on a CPU about half.
+
+    Measured by turns on two cores, products of 256 to 1024: 1.5 to 3.3 times as long.
+    """
     graph, device, options = _square(2048), find(target), Options()
     ours = price(graph, Family.CONTRACTION, device, options)
     library = price(graph, Family.LIBRARY, device, options)

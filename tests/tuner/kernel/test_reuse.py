@@ -111,6 +111,18 @@ def test_lanes_that_meet_at_a_barrier_pass_over_all_rows_together() -> None:
     assert far.requested_bytes == near.requested_bytes
 
 
+def test_teams_that_meet_at_a_barrier_pass_over_all_columns_together() -> None:
+    """Alone, lanes come back once their own columns are done; teams, once all are."""
+    knobs = {"vector": 1, "repeat": 1, "unroll": 1}
+    graph = softmax(512, 512, axis=0)
+    alone = counted(graph, "cpu", threads=64, lanes=64, **knobs)
+    together = counted(graph, "cpu", threads=256, lanes=64, **knobs)
+    near, far = read(alone).reuse[-1], read(together).reuse[-1]
+    assert near.distance_bytes == 2 * 512 * LINE * CROWDING
+    assert far.distance_bytes == 2 * 512 * 4 * LINE * CROWDING // 4
+    assert far.requested_bytes == near.requested_bytes == 2 * MIB
+
+
 def test_a_bias_is_read_again_row_after_row() -> None:
     """The distance is what a row touches; the bias itself is small."""
     b = Builder()
@@ -152,10 +164,11 @@ def walked(group: Group, mapping: Mapping, lanes: int) -> Iterator[tuple[int, ..
     parts = range(mapping.blocks // mapping.chunks)
     blocks = itertools.product(parts, range(mapping.chunks))
     if group.kind is Kind.COLUMN:
-        for (part, chunk), first, r, lane in itertools.product(
-            blocks, firsts, range(group.serial_points), range(width)
-        ):
-            yield part, chunk * mapping.tile + first + lane, r
+        teams = range(mapping.teams)
+        for (part, chunk), team, first in itertools.product(blocks, teams, firsts):
+            rows = range(team, group.serial_points, mapping.teams)
+            for r, lane in itertools.product(rows, range(width)):
+                yield part, chunk * mapping.tile + first + lane, r
         return
     turns, items = range(mapping.repeat), range(mapping.items)
     for (part, chunk), team, first, turn, item, lane in itertools.product(
@@ -241,8 +254,8 @@ def kernels() -> Iterator[tuple[str, Graph, Sequence[dict[str, int]]]]:
     b = Builder()
     total = b.op("reduce_sum", b.input(64, 128), axes=(0,), keepdims=0)
     columns = [
-        {"threads": n, "lanes": n, "vector": 1, "repeat": 1, "unroll": 1}
-        for n in (16, 64)
+        {"threads": n * m, "lanes": n, "vector": 1, "repeat": 1, "unroll": 1}
+        for n, m in ((16, 1), (64, 1), (16, 4), (64, 4))
     ]
     yield "column sums", b.graph(total), columns
     b = Builder()

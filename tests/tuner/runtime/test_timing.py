@@ -115,6 +115,29 @@ def test_busy_neighbours_are_noticed(tmp_path: Path) -> None:
     assert watch.is_contended()
 
 
+def _stolen(proc: Path, ticks: int) -> None:
+    fields = ["9000", "0", "800", "70000", "60", "0", "5", str(ticks), "0", "0"]
+    (proc / "stat").write_text(f"cpu  {' '.join(fields)}\ncpu0 {' '.join(fields)}\n")
+
+
+def test_time_that_the_host_gives_to_others_is_noticed(tmp_path: Path) -> None:
+    """A virtual machine without other processes is disturbed by its neighbours."""
+    _process(tmp_path, 17, 100)
+    _stolen(tmp_path, 40)
+    watch = Contention(tmp_path)
+    assert not watch.is_contended()
+    _stolen(tmp_path, 100)
+    assert watch.is_contended()
+
+
+def test_a_machine_that_tells_of_no_theft_has_none(tmp_path: Path) -> None:
+    """Kernels before 2.6.11 end the line before that field."""
+    (tmp_path / "stat").write_text("cpu  1 2 3 4 5 6 7\ncpu0 1 2 3 4 5 6 7\n")
+    watch = Contention(tmp_path)
+    (tmp_path / "stat").write_text("cpu  9 9 9 9 9 9 9\ncpu0 9 9 9 9 9 9 9\n")
+    assert not watch.is_contended()
+
+
 def test_new_neighbours_do_not_count_their_past(tmp_path: Path) -> None:
     """A process that appears in between is not charged with its whole life."""
     watch = Contention(tmp_path)
