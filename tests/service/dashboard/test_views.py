@@ -129,7 +129,7 @@ def test_disturbed_times_are_not_compared() -> None:
     """Where other processes had a part in a time, it is shown without a ratio."""
     body = samples.plan_body(layers=1)
     fair = {figure.label: figure.note for figure in plan_figures(body)}
-    assert fair["ONNX Runtime"].startswith("ours 1.37")
+    assert fair["ONNX Runtime"].startswith("ours 1.41")
     body["measured"]["reference"]["contended"] = True
     told = {figure.label: figure.note for figure in plan_figures(body)}
     assert told["ONNX Runtime"] == "disturbed: not compared"
