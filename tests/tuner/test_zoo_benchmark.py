@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.zoo import Ran, generated_share, is_whole_call, kind_of, kind_table
+from benchmarks.zoo import (
+    Ran,
+    generated_share,
+    is_whole_call,
+    kind_of,
+    kind_table,
+    main,
+    models_in,
+    run_table,
+)
 from tuner.model import load
 from tuner.pipeline import make_plan
 from tuner.plan import GENERATED, Options
@@ -70,3 +79,29 @@ def test_means_are_of_each_kind_and_count_a_whole_call_as_one() -> None:
         "| transformer | 2 | 1 | 1.00 | 2.00 |",
         "| all but CNNs | 2 | 1 | 1.00 | 2.00 |",
     ]
+
+
+def test_a_whole_call_shows_what_was_measured_beside() -> None:
+    """The library beside itself counts as 1; what the clock said is not hidden."""
+    *_, library, plan = run_table(
+        [_ran("training", 1.25, whole=True), _ran("transformer", 0.8)]
+    )
+    assert "| 1.00 (one library call, 0.80 measured) |" in library
+    assert "| 1.25 |" in plan
+
+
+def test_some_models_of_a_folder_can_be_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names choose among the files; an unknown one is told with the known."""
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.onnx").write_bytes(b"")
+    assert [p.stem for p in models_in(tmp_path)] == ["a", "b", "c"]
+    assert [p.stem for p in models_in(tmp_path, ["c", "a"])] == ["a", "c"]
+    assert models_in(tmp_path / "b.onnx") == [tmp_path / "b.onnx"]
+    with pytest.raises(SystemExit):
+        main([str(tmp_path), "--only", "a", "d"])
+    assert "no model d; there are a, b, c" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "missing")])
+    assert "no ONNX file" in capsys.readouterr().err

@@ -73,7 +73,7 @@ class CompiledStore:
     def load(self, text: str, options: Sequence[str]) -> bytes | None:
         """What was made of a text; None if that is not known, or damaged."""
         path = self._path(text, options)
-        if path is None or not _is_ours(path.parent):
+        if path is None or not is_private(path.parent):
             return None
         try:
             content = path.read_bytes()
@@ -95,7 +95,7 @@ class CompiledStore:
             return
         with contextlib.suppress(OSError):  # no room, no right: compile again next time
             path.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-            if not _is_ours(path.parent):
+            if not is_private(path.parent):
                 return
             self._make_room()
             with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
@@ -147,8 +147,8 @@ def _sizes(folder: Path) -> Iterator[tuple[float, int, Path]]:
             yield known.st_mtime, known.st_size, path
 
 
-def _is_ours(folder: Path) -> bool:
-    """Whether nobody else may put code into the folder."""
+def is_private(folder: Path) -> bool:
+    """Whether nobody else may put anything into a folder."""
     try:
         known = folder.stat()
     except OSError:

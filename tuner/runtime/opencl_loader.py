@@ -8,14 +8,20 @@ and the runtime finds its vector math only when that is already in the process.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
+import hashlib
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from tuner.runtime.compiled import is_private, user_folder
 
 _PRELOAD: Final = ("libirng.so", "libintlc.so.5", "libimf.so", "libsvml.so")
 _RUNTIME: Final = "libintelocl.so"
@@ -28,6 +34,7 @@ them at once: that is cheaper than to share them out on demand (256 groups of a 
 own caches what it left there in the launch before.
 """
 _SYSTEM_VENDORS: Final = Path("/etc/OpenCL/vendors")
+_PRIVATE: Final = 0o700
 
 
 @cache
@@ -47,15 +54,53 @@ def register_vendors(library_folder: Path = Path(sys.prefix) / "lib") -> bool:
     for name in _PRELOAD:
         if (library_folder / name).exists():
             ctypes.CDLL(str(library_folder / name), mode=ctypes.RTLD_GLOBAL)
-    folder = Path(tempfile.mkdtemp(prefix="fuseplan-icd-"))
-    (folder / "intel.icd").write_text(f"{runtime}\n")
-    for number, library in enumerate(
-        other_vendors((_SYSTEM_VENDORS, *_pocl_folders()))
-    ):
-        (folder / f"other-{number}.icd").write_text(f"{library}\n")
+    others = other_vendors((_SYSTEM_VENDORS, *_pocl_folders()))
+    kept = user_folder()
+    home = None if kept is None else kept.with_name("vendors")
+    folder = vendors_folder((str(runtime), *others), home)
     os.putenv("OCL_ICD_VENDORS", str(folder))
     ctypes.CDLL(None).setenv(*_SCHEDULE, 0)  # a value that is there stays
     return True
+
+
+def vendors_folder(libraries: Sequence[str], home: Path | None) -> Path:
+    """A folder with a vendor file for each of some libraries.
+
+    It is the same for equal libraries, so that processes leave one behind and not one
+    each. What it names is loaded with the user's rights: where somebody else owns the
+    folder or may write into it, or nothing can be written, a folder of this process
+    stands in and goes with it.
+
+    Args:
+        libraries: paths or names, the preferred one first.
+        home: where such folders are kept; None to keep nothing.
+    """
+    files = {f"{n}.icd": f"{library}\n" for n, library in enumerate(libraries)}
+    if home is not None:
+        told = hashlib.sha256("".join(files.values()).encode())
+        folder = home / told.hexdigest()[:16]
+        with contextlib.suppress(OSError):
+            for each in (home, folder):
+                each.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+            if is_private(home) and is_private(folder):
+                _fill(folder, files)
+                return folder
+    folder = Path(tempfile.mkdtemp(prefix="fuseplan-icd-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _fill(folder, files)
+    return folder
+
+
+def _fill(folder: Path, files: Mapping[str, str]) -> None:
+    """Let a folder hold these vendor files and no others, each whole at any moment."""
+    found = {path.name: path.read_text() for path in folder.glob("*.icd")}
+    for name in found.keys() - files.keys():
+        (folder / name).unlink(missing_ok=True)
+    for name, text in files.items():
+        if found.get(name) != text:
+            draft = folder / f"{name}.{os.getpid()}"
+            draft.write_text(text)
+            draft.replace(folder / name)
 
 
 def other_vendors(folders: Sequence[Path]) -> tuple[str, ...]:
