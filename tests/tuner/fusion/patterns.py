@@ -1,175 +1,125 @@
-"""Plans the pattern graphs for least traffic and has them judged.
+"""Everything that the pattern graphs ask of the planner, judged.
 
-`python -m tests.tuner.fusion.patterns [NAME ...]` prints one line a pattern and exits
-1 when a plan is illegal or moves more than the golden.
+`python -m tests.tuner.fusion.patterns [NAME ...]` prints for each pattern the plan of
+least traffic, the plans of `ideal` and what a device's plan does with pairs of nodes;
+then how many of each are as they must be. It exits 1 when one is not.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from tests.conftest import SHARED
-from tuner.frontend.onnx import read_onnx
-from tuner.fusion.legality import Limits, Profile
-from tuner.fusion.partition import Solution, solve
-from tuner.fusion.traffic import traffic
-from tuner.fusion.view import homes
-from tuner.ir.graph import Graph, Region
-from tuner.plan import Choice, Family
-from tuner.rewrite import simplify
-
-
-@cache
-def checker(folder: Path) -> ModuleType:
-    """The judge that comes with the patterns, as a module."""
-    name = "check_traffic"
-    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@cache
-def goldens(folder: Path) -> dict[str, Any]:
-    """The facts, by graph name."""
-    text = (folder / "goldens.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def load(path: Path) -> Graph:
-    """A pattern as the planner gets it."""
-    graph = read_onnx(path.read_bytes()).graph
-    training = "train" in path.stem
-    return simplify(graph, training=training).graph
-
-
-def bytes_price(graph: Graph) -> Callable[[Region, Family], float]:
-    """1e-12 seconds a byte moved, and nothing else."""
-    return lambda region, family: 1e-12 * traffic(graph, region).total_bytes
+from tests.tuner.fusion.pattern_plans import Verdict, judge
+from tests.tuner.fusion.pattern_targets import TARGET, Moved, Pair, moved, pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """One judged plan.
+class Judged:
+    """What was found of one pattern.
 
     Attributes:
-        moved: bytes that we report.
-        judged: bytes that the checker counts.
-        faults: rules that the plan breaks.
+        least: the plan of least traffic by the reference rules.
+        ideal: plans for `ideal`, by the reference rules and by all families.
+        pairs: what the plan for a device does with pairs.
     """
 
-    name: str
-    moved: int
-    judged: int
-    golden: int
-    kernels: int
-    golden_kernels: int
-    faults: Sequence[str]
-    gap: float
-    candidates: int
-    seconds: float
+    least: Verdict
+    ideal: Moved
+    pairs: Sequence[Pair]
 
     @property
-    def reached(self) -> bool:
-        """Legal, and no byte above the golden."""
-        return not self.faults and self.judged == self.golden == self.moved
-
-
-def kernels_of(judged: Any, graph: Graph, choices: Sequence[Choice]) -> Iterator[Any]:
-    """The plan in the judge's words: the user's nodes and tensors."""
-    home = homes(graph)
-    for choice in choices:
-        nodes = {
-            origin
-            for name in choice.region.nodes
-            for origin in graph.by_name[name].origins
-            if origin in judged.ops
+    def checks(self) -> dict[str, bool]:
+        """Every promise, and whether it is kept."""
+        least, ideal = self.least, self.ideal
+        found = {
+            "golden bytes and legal": least.reached,
+            "golden kernels": least.kernels == least.golden_kernels,
+            "proved": least.gap <= 1e-6,
+            "ideal: golden bytes, legal, as reported": not ideal.faults
+            and ideal.reported == ideal.judged == ideal.golden,
+            "ideal, full legality: at most the golden": ideal.full <= ideal.golden,
         }
-        outputs = {_known(judged, graph, home, t) for t in choice.region.outputs}
-        yield checker_kernel(tuple(sorted(nodes)), tuple(sorted(outputs)))
+        for pair in self.pairs:
+            word = "together" if pair.must else "apart, or unless"
+            key = f"{TARGET}: {'/'.join(pair.nodes)} {word}"
+            found[key] = pair.is_kept
+        return found
 
 
-def checker_kernel(nodes: Sequence[str], outputs: Sequence[str]) -> Any:
-    """A kernel as the judge has it."""
-    return sys.modules["check_traffic"].Kernel(nodes, outputs)
-
-
-def _known(judged: Any, graph: Graph, home: Any, tensor: str) -> str:
-    if tensor in judged.tensors:
-        return tensor
-    names = [n for n, h in home.items() if h == tensor and n in judged.tensors]
-    return names[0] if names else tensor
-
-
-def plan(path: Path, profile: Profile = "reference") -> tuple[Graph, Solution]:
-    """The plan of least traffic."""
-    graph = load(path)
-    price = bytes_price(graph)
-    limits = Limits.none()
-    return graph, solve(
-        graph, price, profile=profile, limits=limits, time_limit_seconds=300
+def judged(path: Path) -> Judged:
+    """Judge one pattern."""
+    return Judged(
+        least=judge(path),
+        ideal=moved(path),
+        pairs=pairs(path),
     )
 
 
-def judge(path: Path) -> Verdict:
-    """Plan one pattern and judge the plan."""
-    folder = path.parent
-    module = checker(folder)
-    started = time.perf_counter()
-    graph, solution = plan(path)
-    seconds = time.perf_counter() - started
-    judged = module.Graph.load(path)
-    choices = solution.partition.choices
-    report = module.check_plan(judged, list(kernels_of(judged, graph, choices)))
-    golden = goldens(folder)[path.stem]
-    moved = sum(traffic(graph, c.region).total_bytes for c in choices)
-    return Verdict(
-        name=path.stem,
-        moved=moved,
-        judged=report.traffic,
-        golden=golden["optimal_traffic_bytes"],
-        kernels=len(choices),
-        golden_kernels=golden["optimal_kernels"],
-        faults=tuple(report.faults),
-        gap=solution.partition.gap,
-        candidates=solution.partition.candidate_space.candidates,
-        seconds=seconds,
-    )
-
-
-def line(v: Verdict) -> str:
-    """A verdict in one line."""
-    return (
-        f"{v.name:34} {'ok' if v.reached else 'MISSED':7} {v.moved:>10} bytes, "
+def lines(found: Judged) -> Iterator[str]:
+    """One pattern in words."""
+    v = found.least
+    broken = [name for name, kept in found.checks.items() if not kept]
+    yield (
+        f"{v.name:34} {'MISSED' if broken else 'ok':7} {v.moved:>10} bytes, "
         f"golden {v.golden:>10}; {v.kernels} of {v.golden_kernels} kernels; "
-        f"gap {v.gap:.1e}; {v.candidates} candidates; {v.seconds:.2f} s "
-        f"{'; '.join(v.faults)}"
+        f"gap {v.gap:.1e}; {v.candidates} candidates; {v.seconds:.2f} s; "
+        f"ideal {found.ideal.reported}, full {found.ideal.full}"
     )
+    for name in broken:
+        yield f"    not kept: {name}"
+    faults = (*v.faults, *found.ideal.faults)
+    yield from (f"    {fault}" for fault in dict.fromkeys(faults))
+    for pair in found.pairs:
+        if pair.must or not pair.together:
+            continue
+        yield (
+            f"    {'/'.join(pair.nodes)} together though apart is advised, unless "
+            f"{pair.unless or 'nothing'}: {pair.schedule}; "
+            f"{1e6 * pair.seconds:.3f} us, apart {1e6 * pair.apart_seconds:.3f} us"
+        )
+
+
+def summary(found: Sequence[Judged]) -> Iterator[str]:
+    """How many of each promise are kept."""
+    firm = [name for name in found[0].checks if not name.startswith(TARGET)]
+    for name in firm:
+        kept = sum(one.checks[name] for one in found)
+        yield f"{kept} of {len(found)}  {name}"
+    every = [pair for one in found for pair in one.pairs]
+    must = [pair for pair in every if pair.must]
+    never = [pair for pair in every if not pair.must]
+    apart = sum(not pair.together for pair in never)
+    unless = sum(pair.together and pair.is_kept for pair in never)
+    yield f"{sum(p.together for p in must)} of {len(must)}  {TARGET}: pairs together"
+    yield (
+        f"{apart + unless} of {len(never)}  {TARGET}: pairs apart, {unless} of them by"
+        " what the generator does"
+    )
+
+
+def say(told: Iterable[str]) -> None:
+    """Print lines at once."""
+    for line in told:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def main(arguments: Sequence[str]) -> int:
     """Judge every pattern, or those that are named."""
-    verdicts = []
+    found = []
     for path in sorted((SHARED / "patterns").glob("*.onnx")):
         if not arguments or path.stem in arguments:
-            verdicts.append(judge(path))
-            sys.stdout.write(f"{line(verdicts[-1]).rstrip()}\n")
-    reached = sum(v.reached for v in verdicts)
-    sys.stdout.write(f"{reached} of {len(verdicts)} goldens reached\n")
-    return 0 if verdicts and reached == len(verdicts) else 1
+            found.append(judged(path))
+            say(lines(found[-1]))
+    if not found:
+        say(["no such pattern"])
+        return 1
+    say(summary(found))
+    return 0 if all(all(one.checks.values()) for one in found) else 1
 
 
 if __name__ == "__main__":

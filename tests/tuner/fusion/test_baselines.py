@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tuner.frontend.models import model, node, value
-from tests.tuner.fusion.patterns import bytes_price, goldens, load
+from tests.tuner.fusion.pattern_plans import bytes_price, goldens, load
 from tests.tuner.fusion.random_graphs import random_graph
 from tests.tuner.kernel.builder import Builder
 from tuner.frontend.onnx import read_onnx

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.tuner.fusion.patterns import bytes_price
+from tests.tuner.fusion.pattern_plans import bytes_price
 from tests.tuner.kernel.builder import Builder
 from tuner.fusion.baselines import unfused
 from tuner.fusion.boundaries import boundaries, ops_in_words

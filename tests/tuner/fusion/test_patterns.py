@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tuner.fusion.patterns import bytes_price, checker, goldens, judge, load
+from tests.tuner.fusion.pattern_plans import bytes_price, checker, goldens, judge, load
 from tuner.frontend.onnx import read_onnx
 from tuner.fusion.legality import Limits, Refusal, Rules
 from tuner.fusion.partition import solve
