@@ -5,6 +5,8 @@
     python benchmarks/search_quality.py record benchmarks/data/spaces-cpu-2.json
     python benchmarks/search_quality.py replay benchmarks/data/spaces-cpu-1.json \
         benchmarks/data/spaces-cpu-2.json
+    python benchmarks/search_quality.py learn benchmarks/data/spaces-cpu-1.json \
+        benchmarks/data/spaces-cpu-2.json
 
 Recording measures every schedule of every kernel below, verified: every power of two
 of every knob that is legal for the device, which is more than a tuning run would try.
@@ -12,10 +14,18 @@ The fastest are then run again, in turns, and count by their median, since the l
 hundreds of noisy times is nobody's time. It takes minutes for each kernel; `--minutes`
 ends it in time, and the same command goes on where it stopped. The machine must be
 quiet: a schedule whose runs are disturbed again and again is left out, and tried again
-by the next call. Replaying compares random search, Optuna's default TPE and the study
-of a tuning run: the first recording is what a search sees, the second, made an hour
-later, is what counts. With `--repriced` the search has the defaults and prices of this
-version, so that a change of the cost model shows without measuring again.
+by the next call. With `--rivals` what another recording found fast is run as often, so
+that no schedule is judged by a single run that happened to be slow.
+
+Replaying compares random search, Optuna's default TPE, the study of a tuning run, and
+what knowing the first recording whole would give: the first recording is what a search
+sees, the second, made an hour later, is what counts. With `--repriced` the search has
+the defaults and prices of this version, so that a change of the cost model shows
+without measuring again. What the study knows of other kernels is learned for each space
+from all others of the first recording, never from the space itself.
+
+Learning writes what a tuning run knows of other kernels (`tuner.search.experience`); it
+is to be called again when the cost model or the generated code has changed.
 """
 
 from __future__ import annotations
@@ -34,15 +44,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onnx import parser as onnx_parser
 
+from tuner.ir.graph import Region
 from tuner.kernel.lower import lower
 from tuner.kernel.mapping import map_groups
 from tuner.kernel.schedule import default as default_schedule
-from tuner.kernel.schedule import is_legal, space
+from tuner.kernel.schedule import is_legal, regime, space
 from tuner.model import Model, load
 from tuner.pipeline import Planner, plan_key, resolve_target
-from tuner.plan import GENERATED, Choice, Options, Schedule
+from tuner.plan import CODEGEN_REVISION, GENERATED, Choice, Family, Options, Schedule
 from tuner.pricing import predict_nest
 from tuner.runtime.runner import Runner
+from tuner.search import experience
+from tuner.search.experience import Experience, Lesson
 from tuner.search.kernels import KernelState, new_state
 from tuner.search.measuring import Measurer, describe
 from tuner.search.quality import (
@@ -59,6 +72,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cost_model.device import Device
+    from tuner.kernel.nest import LoopNest
+    from tuner.search.records import Json
 
 KERNELS: Final = {
     "matmul-256x256x256": (
@@ -176,6 +191,9 @@ COMPLETE: Final = 0.97
 """Share of a space that must have run undisturbed, for the space to count."""
 WRITE_SECONDS: Final = 20.0
 """How much measuring a killed recording may lose."""
+UNSTATED_CODEGEN: Final = 10
+"""Revision of the generated code of recordings that do not state it."""
+EXPERIENCE: Final = Path(experience.__file__).with_name(experience.FILE)
 FLAGS: Final = ("persistent", "stream", "tensor")
 """Knobs that are no powers of two."""
 FINER: Final[Mapping[str, tuple[int, ...]]] = {
@@ -203,6 +221,11 @@ def main(arguments: list[str] | None = None) -> int:
     recording.add_argument("--only", action="append", help="name of a kernel")
     recording.add_argument("--most", type=int, help="schedules of each kernel, at most")
     recording.add_argument("--minutes", type=float, help="end after so long")
+    recording.add_argument(
+        "--rivals",
+        type=Path,
+        help="another recording, whose fastest schedules are run as often",
+    )
     recording.set_defaults(run=record)
     replaying = commands.add_parser("replay", help="compare searches on recordings")
     replaying.add_argument("first", type=Path)
@@ -214,7 +237,14 @@ def main(arguments: list[str] | None = None) -> int:
         action="store_true",
         help="with the defaults and prices of this version, not those of the recording",
     )
+    replaying.add_argument(
+        "--untaught", action="store_true", help="without what other kernels teach"
+    )
     replaying.set_defaults(run=replay)
+    learning = commands.add_parser("learn", help="write what recorded kernels teach")
+    learning.add_argument("recordings", type=Path, nargs="+")
+    learning.add_argument("--out", type=Path, default=EXPERIENCE)
+    learning.set_defaults(run=learn)
     given = parser.parse_args(arguments)
     given.run(given)
     return 0
@@ -243,6 +273,28 @@ def kernel_of(planner: Planner) -> KernelState:
         return len(choice.region.nodes) if choice.family in GENERATED else 0
 
     choice = max(planner.solve(_generated(planner)).partition.choices, key=size)
+    return _state(planner, choice)
+
+
+def kernel_named(planner: Planner, name: str) -> KernelState | None:
+    """The kernel of this fingerprint, though no plan may use it any more."""
+    family = Family(name.partition(":")[0])
+    nodes = planner.model.graph.nodes
+    for size in range(len(nodes), 0, -1):
+        for first in range(len(nodes) - size + 1):
+            run = nodes[first : first + size]
+            made = [output for node in run for output in node.outputs]
+            for outputs in itertools.chain(
+                itertools.combinations(made, 1), itertools.combinations(made, 2)
+            ):
+                region = Region(nodes=tuple(n.name for n in run), outputs=outputs)
+                choice = Choice(region=region, family=family, seconds=0.0)
+                if planner.assembler.form(choice).fingerprint == name:
+                    return _state(planner, choice)
+    return None
+
+
+def _state(planner: Planner, choice: Choice) -> KernelState:
     form = planner.assembler.form(choice)
     return new_state(form, choice, planner.device, planner.options, seed=0)
 
@@ -304,6 +356,7 @@ class Recording:
         predicted: what the cost model says of them.
         sizes: how many schedules each kernel has.
         names: fingerprint of each kernel.
+        rivals: schedules of each kernel that were fastest in another recording.
     """
 
     out: Path
@@ -312,19 +365,20 @@ class Recording:
     predicted: dict[str, dict[Schedule, float]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    rivals: Mapping[str, tuple[Schedule, ...]] = field(default_factory=dict)
 
     def resume(self) -> None:
         """Take over what an earlier call measured on this very device.
 
         Raises:
-            SystemExit: the file is of another device.
+            SystemExit: the file is of another device, or of other generated code.
         """
         if not self.out.exists():
             return
         stored = json.loads(self.out.read_text())
-        if stored["device"] != dict(self.facts):
+        if _who_measured(stored["device"]) != _who_measured(self.facts):
             raise SystemExit(
-                f"{self.out}: was recorded with another device or toolchain: "
+                f"{self.out}: was recorded with another device, toolchain or code: "
                 "give another file"
             )
         self.sizes.update(stored["sizes"])
@@ -358,9 +412,12 @@ class Recording:
         )
 
     def leaders(self, name: str) -> tuple[Schedule, ...]:
-        """The schedules that were fastest when each had run once."""
-        ran = [s for s, runs in self.rows[name].items() if math.isfinite(runs[0])]
-        return tuple(sorted(ran, key=lambda s: self.rows[name][s][0])[:LEADERS])
+        """The schedules that were fastest when each had run once, and the rivals."""
+        rows = self.rows[name]
+        ran = [s for s, runs in rows.items() if math.isfinite(runs[0])]
+        own = sorted(ran, key=lambda s: rows[s][0])[:LEADERS]
+        others = [s for s in self.rivals.get(name, ()) if s in ran]
+        return tuple(dict.fromkeys([*own, *others]))
 
     def is_complete(self, name: str) -> bool:
         """Whether every schedule has run, and the fastest often enough."""
@@ -371,13 +428,28 @@ class Recording:
     def write(self) -> None:
         """Write everything, whole or not at all."""
         spaces = [self.space(name) for name in self.rows if self.rows[name]]
-        text = json.dumps(
-            {**spaces_json(spaces, self.facts), "sizes": self.sizes}, indent=0
-        )
+        told = {**spaces_json(spaces, self.facts), "sizes": self.sizes}
+        text = json.dumps(told, indent=0)
         self.out.parent.mkdir(parents=True, exist_ok=True)
         draft = self.out.with_name(f"{self.out.name}.part")
         draft.write_text(f"{text}\n")
         draft.replace(self.out)
+
+
+def _who_measured(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What times depend on; the catalogue's numbers are no part of it."""
+    target = facts.get("target", {})
+    return {"codegen": UNSTATED_CODEGEN, **facts, "target": target.get("id")}
+
+
+def _leaders_of(path: Path | None) -> dict[str, tuple[Schedule, ...]]:
+    """The fastest schedules of a recording, by kernel."""
+    if path is None:
+        return {}
+    return {
+        each.name: tuple(sorted(each.seconds, key=lambda s: each.seconds[s])[:LEADERS])
+        for each in spaces_from(json.loads(path.read_text()))
+    }
 
 
 def record(given: argparse.Namespace) -> None:
@@ -387,10 +459,13 @@ def record(given: argparse.Namespace) -> None:
     with Runner(given.device) as runner:
         facts = {
             **describe(runner, {}),
+            "codegen": CODEGEN_REVISION,
             "target": {"id": device.id, "digest": device.digest},
             "processor": platform.processor() or platform.machine(),
         }
-        recording = Recording(out=given.out, facts=facts)
+        recording = Recording(
+            out=given.out, facts=facts, rivals=_leaders_of(given.rivals)
+        )
         recording.resume()
         for name in given.only or KERNELS:
             if monotonic() >= end:
@@ -485,16 +560,18 @@ def replay(given: argparse.Namespace) -> None:
     """Compare the searches and print the tables."""
     stored = json.loads(given.first.read_text())
     spaces = spaces_from(stored)
+    device = _target_of(stored)
+    nests = {each.name: _nest_of(each, device) for each in spaces}
     if given.repriced:
-        device = resolve_target(stored["device"]["target"]["id"])
-        spaces = tuple(_repriced(each, device) for each in spaces)
+        spaces = tuple(_repriced(each, device, nests[each.name]) for each in spaces)
     judged = json.loads((given.second or given.first).read_text())
     truths = spaces_from(judged)
     twice = {each.name for each in truths if _is_whole(each, judged.get("sizes", {}))}
     stated = stored.get("sizes", {})
+    taught = spaces if given.untaught else _taught(spaces, nests)
     whole = [
         each
-        for each in _in_both(spaces, truths)
+        for each in _in_both(taught, truths)
         if given.all or (_is_whole(each, stated) and each.name in twice)
     ]
     if len(whole) < len(spaces):
@@ -502,24 +579,87 @@ def replay(given: argparse.Namespace) -> None:
     worthy = [each for each in whole if given.all or each.is_worthy]
     varied = sum(each.is_worthy for each in spaces)
     say(f"{varied} of {len(spaces)} spaces are large and varied enough")
-    if not worthy:
-        return
-    rows = compare(worthy, truths, seeds=given.seeds)
+    if worthy:
+        _tell(compare(worthy, truths, seeds=given.seeds), worthy, given.seeds)
+
+
+def _tell(rows: Sequence[Json], spaces: Sequence[Space], seeds: int) -> None:
+    """Print how the methods did, and how ours did on each space."""
     say(f"{'method':8}" + "".join(f"{n:>6} trials {'near':>5}" for n in CHECKPOINTS))
     for method in METHODS:
         cells = []
         for count in CHECKPOINTS:
-            mine = [
-                row for row in rows if (row["method"], row["trials"]) == (method, count)
-            ]
+            mine = [r for r in rows if (r["method"], r["trials"]) == (method, count)]
             share = sum(row["share"] for row in mine) / len(mine)
             near = sum(row["near_best"] for row in mine) / len(mine)
             cells.append(f"{share:12.1%} {near:>6.0%}")
         say(f"{method:8}" + "".join(cells))
     say(
         f"share of the way from median to best, mean; near: within {NEAR:.0%} of the "
-        f"best; {given.seeds} seeds each"
+        f"best; {seeds} seeds each; knowing: the fastest of the first recording\n"
     )
+    found = {(r["space"], r["method"], r["trials"]): r["excess"] for r in rows}
+    say(f"{'slower than the best, ours':32}" + "".join(f"{n:>8}" for n in CHECKPOINTS))
+    for name in (each.name for each in spaces):
+        cells = [f"{found[name, 'ours', count]:8.1%}" for count in CHECKPOINTS]
+        known = found[name, "knowing", max(CHECKPOINTS)]
+        say(f"{name:32}" + "".join(cells) + f"  knowing {known:.1%}")
+
+
+def learn(given: argparse.Namespace) -> None:
+    """Write what recorded kernels teach, under the prices of this version."""
+    lessons: dict[str, list[Lesson]] = {}
+    for path in given.recordings:
+        stored = json.loads(path.read_text())
+        device = _target_of(stored)
+        for each in spaces_from(stored):
+            nest = _nest_of(each, device)
+            if nest is not None and _is_whole(each, stored["sizes"]):
+                lesson = _lesson(_repriced(each, device, nest), nest)
+                lessons.setdefault(device.kind, []).append(lesson)
+            else:
+                say(f"{path}: {each.name} is left out: not complete, or no such kernel")
+    known = experience.read(given.out.read_text()) if given.out.exists() else {}
+    known |= {kind: Experience.learned(found) for kind, found in lessons.items()}
+    given.out.write_text(experience.write(known))
+    for kind, found in lessons.items():
+        say(f"{given.out}: {kind} learned from {len(found)} recorded spaces")
+
+
+def _lesson(found: Space, nest: LoopNest | None) -> Lesson:
+    return Lesson(
+        regime="" if nest is None else regime(nest),
+        seconds=found.seconds,
+        predicted=found.predicted,
+    )
+
+
+def _taught(
+    spaces: Sequence[Space], nests: Mapping[str, LoopNest | None]
+) -> list[Space]:
+    """Spaces with what all others teach of each."""
+    lessons = {each.name: _lesson(each, nests[each.name]) for each in spaces}
+    found = []
+    for each in spaces:
+        others = [lesson for name, lesson in lessons.items() if name != each.name]
+        known = Experience.learned(others)
+        learned = known.factors(lessons[each.name].regime, tuple(each.seconds))
+        found.append(replace(each, learned=learned))
+    return found
+
+
+def _target_of(stored: Mapping[str, Any]) -> Device:
+    """The device of the catalogue that a recording was made for."""
+    return resolve_target(stored["device"].get("target", {}).get("id", "cpu"))
+
+
+def _nest_of(found: Space, device: Device) -> LoopNest | None:
+    """The recorded kernel; None where the model has no such kernel any more."""
+    if found.name not in KERNELS:
+        return None
+    planner = Planner(model=model_of(found.name), device=device, options=Options())
+    state = kernel_named(planner, found.kernel)
+    return None if state is None else lower(state.form.graph)
 
 
 def _in_both(spaces: Sequence[Space], truths: Sequence[Space]) -> list[Space]:
@@ -538,16 +678,13 @@ def _in_both(spaces: Sequence[Space], truths: Sequence[Space]) -> list[Space]:
     ]
 
 
-def _repriced(found: Space, device: Device) -> Space:
+def _repriced(found: Space, device: Device, nest: LoopNest | None) -> Space:
     """The same measured times under today's default and today's cost model.
 
-    A kernel that this version cuts otherwise stays as it was recorded.
+    A kernel that this version does not make any more stays as it was recorded.
     """
-    planner = Planner(model=model_of(found.name), device=device, options=Options())
-    state = kernel_of(planner)
-    if state.name != found.kernel:
+    if nest is None:
         return found
-    nest = lower(state.form.graph)
     predicted = {
         schedule: predict_nest(nest, schedule, device, Options()).estimate.seconds
         for schedule in found.seconds

@@ -1,18 +1,21 @@
 """What tuning costs and gives: models from an empty database, under several budgets.
 
-    python -m benchmarks.tuning MODEL.onnx [--after OTHER.onnx --shape batch=1,seq=128]
+    python -m benchmarks.tuning MODEL ... [--after OTHER --shape batch=1,seq=128]
         [--budgets 60,180,600] [--trials 1000] [--json FILE] [--plot FILE.svg]
         [--log FILE --minutes 1.4]
 
-For every model and budget: wall-clock seconds, kernel runs, kernels measured against
-the candidates of the partition, the gap that was proved with measured kernels, and the
-times of the whole plans. `--after` tunes another model twice: from an empty database,
-and with what the last run of the first model has measured; the difference is what
-shared layers save. The plot has the proved gap over the device time spent.
+A model is a file, or the name of one in the folder `--models`. For every model and
+budget: wall-clock seconds, kernel runs, kernels measured against the candidates of the
+partition, the gap that was proved with measured kernels, and the times of the whole
+plans. `--after` tunes another model twice, with the largest budget: from an empty
+database, and with what the last run of each model has measured; the difference is what
+shared layers save. The plot has the proved gap over the device time spent, with a dot
+where a run ended.
 
 `--log` keeps the results of every batch, and the same command goes on where it was
-ended: by `--minutes`, or killed. A machine that is quiet for minutes at a time can so
-make a benchmark of an hour; the wall-clock seconds are the sum of the pieces.
+ended: by `--minutes`, within which every call ends, or killed. A machine that is quiet
+for minutes at a time can so make a benchmark of an hour; the wall-clock seconds are the
+sum of the pieces.
 """
 
 from __future__ import annotations
@@ -41,6 +44,13 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Known = dict[str, Json]
 SCHEMA: Final = "fuseplan.tuning-benchmark/1"
+MODELS: Final = Path(__file__).parents[2] / "shared" / "zoo"
+"""Where models are looked for by name, unless another folder is given."""
+LONG_SECONDS: Final = 25.0
+"""Most that a batch with solves or whole plans takes; it begins no later than so long
+before the end."""
+SHORT_SECONDS: Final = 5.0
+"""Likewise of a batch of kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,13 +177,19 @@ def _results(
     if index < len(kept["batches"]):
         stored: list[Json] = kept["batches"][index]
         return stored
-    if monotonic() >= log.end:
+    if monotonic() + _most_seconds(batch) >= log.end:
         log.write()
         raise OutOfTime
     results = session.measure(batch, runner)
     kept["batches"].append(json.loads(json.dumps(results)))
     log.write()
     return results
+
+
+def _most_seconds(batch: Json) -> float:
+    """How long a batch may take."""
+    is_short = all(item["kind"] in {"kernel", "verify"} for item in batch["items"])
+    return SHORT_SECONDS if is_short else LONG_SECONDS
 
 
 def _moment(session: TuningSession, spent: float) -> Moment:
@@ -264,9 +280,10 @@ def plot(rows: Sequence[Tuned]) -> str:
         known = [m for m in row.timeline if m.measured_gap is not None]
         colour = f"hsl({360 * number // max(len(rows), 1)},70%,40%)"
         points = " ".join(map(place, known))
+        end = _dot(points.rpartition(" ")[2], colour) if known else ""
         title = f"{row.model}, {row.budget_seconds:.0f} s"
         parts.append(
-            f'<polyline fill="none" stroke="{colour}" points="{points}"/>'
+            f'<polyline fill="none" stroke="{colour}" points="{points}"/>{end}'
             f'<text x="{left + 10}" y="{35 + 16 * number}" fill="{colour}">'
             f"{title}</text>"
         )
@@ -285,6 +302,11 @@ def plot(rows: Sequence[Tuned]) -> str:
     )
 
 
+def _dot(point: str, colour: str) -> str:
+    x, y = point.split(",")
+    return f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>'
+
+
 def shapes(text: str) -> dict[str, int]:
     """Dimension sizes from `batch=1,seq=64`."""
     pairs = (part.partition("=") for part in text.split(",") if part)
@@ -298,7 +320,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _tune_all(given, log)
     except OutOfTime:
-        say("not complete: call it again to go on")
+        more = "" if given.log else " with --log FILE, which keeps what was measured"
+        say(f"not complete: call it again{more} to go on")
     except TunerError as error:
         raise SystemExit(str(error)) from error
     return 0
@@ -309,26 +332,35 @@ def _tune_all(given: argparse.Namespace, log: Log) -> None:
     saved: list[Json] = []
     known: Known = {}
     say(HEAD)
-    for path in given.models:
+    for name in given.model:
+        path, found = _path(name, given), {}
         for seconds in given.budgets:
             budget = Budget(seconds=seconds, trials=given.trials)
             model = _loaded(path, given)
-            row, known = tune(path.stem, model, given.device, budget, {}, log)
+            row, found = tune(path.stem, model, given.device, budget, {}, log)
             rows.append(row)
             say(line(row))
             _write(given, rows, saved)
-    for path in given.after or ():
-        _tune_after(path, given, log, known, rows, saved)
+        known.update(found)
+    for name in given.after or ():
+        _tune_after(_path(name, given), given, log, known, rows, saved)
+
+
+def _path(name: str, given: argparse.Namespace) -> Path:
+    """The file of a model that was given as a path, or by its name.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    named = given.models / f"{name}.onnx"
+    for path in (Path(name), named):
+        if path.is_file():
+            return path
+    raise SystemExit(f"{name}: no such file, nor is there {named}: give --models")
 
 
 def _loaded(path: Path, given: argparse.Namespace) -> Model:
-    """A model with the sizes that were given for dimensions it has.
-
-    Raises:
-        SystemExit: there is no such file.
-    """
-    if not path.is_file():
-        raise SystemExit(f"{path}: no such file")
+    """A model with the sizes that were given for dimensions it has."""
     raw = path.read_bytes()
     had = dimensions(raw)
     asked = shapes(given.shape)
@@ -382,8 +414,9 @@ def _saving(name: str, alone: Tuned, after: Tuned) -> Json:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL")
-    parser.add_argument("--after", type=Path, action="append")
+    parser.add_argument("model", nargs="+", metavar="MODEL")
+    parser.add_argument("--models", type=Path, default=MODELS, metavar="FOLDER")
+    parser.add_argument("--after", action="append", metavar="MODEL")
     parser.add_argument("--shape", default="")
     parser.add_argument("--device", default="cpu", choices=["cpu"])
     parser.add_argument("--budgets", type=_seconds, default=(60.0, 180.0, 600.0))
@@ -396,9 +429,14 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _seconds(text: str) -> tuple[float, ...]:
-    found = tuple(float(part) for part in text.split(","))
-    if not all(0 < seconds < math.inf for seconds in found):
-        raise ValueError(text)
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or not all(0 < seconds < math.inf for seconds in found):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no list of seconds such as 60,180"
+        )
     return found
 
 

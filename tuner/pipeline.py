@@ -155,11 +155,15 @@ class Planner:
                 f"rules {', '.join(self.required)}", str(error)
             ) from error
 
+    @property
+    def must_fuse(self) -> bool:
+        """Whether pins or rules demand fusion, so that nobody may run without it."""
+        pins = (*self.options.pins, *self.wishes)
+        return any(isinstance(pin, Pin) and pin.fuse for pin in pins)
+
     def _unpinned(self) -> tuple[Solution, ...]:
         """The plan without fusion, where nothing must be fused."""
-        pins = (*self.options.pins, *self.wishes)
-        fused = any(isinstance(pin, Pin) and pin.fuse for pin in pins)
-        return () if fused else (self.unfused(),)
+        return () if self.must_fuse else (self.unfused(),)
 
     def plan(
         self,

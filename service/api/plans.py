@@ -48,6 +48,7 @@ from service.settings import Settings
 from service.store import plans
 from service.store.jobs import NORMAL_PRIORITY, Cache
 from service.store.plans import BODY_TYPE
+from tuner.search.stages import MAX_PARTITIONS, PARTITIONS
 
 router = APIRouter(tags=["plans"])
 
@@ -63,6 +64,7 @@ ONNX_EXAMPLE: Final = "the bytes of a .onnx file"
 _MAX_WAIT_SECONDS: Final = 60
 _RETRY_SECONDS: Final = 2
 _CACHE: Final = "how the caches are before every launch that a job times"
+_PARTITIONS: Final = "how many distinct partitions a job runs whole, at most"
 _WAIT: Final = re.compile(r"(?:^|[\s,;])wait\s*=\s*(\d{1,6})(?:$|[\s,;])")
 
 Mode = Literal["analytic", "tuned"]
@@ -102,6 +104,9 @@ class AskBody(BaseModel):
     title: Annotated[str, Field(max_length=200)] = ""
     priority: Annotated[int, Field(ge=1, le=1000)] = NORMAL_PRIORITY
     cache: Annotated[Cache, Field(description=_CACHE)] = "warm"
+    partitions: Annotated[
+        int, Field(ge=1, le=MAX_PARTITIONS, description=_PARTITIONS)
+    ] = PARTITIONS
 
 
 class GraphRequest(AskBody):
@@ -216,6 +221,9 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     title: Annotated[str, Query(max_length=200)] = "",
     priority: Annotated[int, Query(ge=1, le=1000)] = NORMAL_PRIORITY,
     cache: Annotated[Cache, Query(description=_CACHE)] = "warm",
+    partitions: Annotated[
+        int, Query(ge=1, le=MAX_PARTITIONS, description=_PARTITIONS)
+    ] = PARTITIONS,
     prefer: Annotated[str, Header()] = "",
     idempotency_key: Annotated[
         str, Header(max_length=200, description="makes a request safe to repeat")
@@ -241,6 +249,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
         "title": title,
         "priority": priority,
         "cache": cache,
+        "partitions": partitions,
     }
     query = {name: said[name] for name in request.query_params}
     try:
@@ -341,6 +350,7 @@ def _ask(
         title=body.title,
         priority=body.priority,
         cache=body.cache,
+        partitions=body.partitions,
     )
 
 

@@ -53,6 +53,7 @@ JOB_EXAMPLE: Final[dict[str, Any]] = {
     "budget_trials": 400,
     "priority": 100,
     "cache": "warm",
+    "partitions": 3,
     "cancel_requested": False,
 }
 
@@ -76,6 +77,7 @@ class JobBody(BaseModel):
     budget_trials: int
     priority: int
     cache: Cache
+    partitions: int
     cancel_requested: bool
 
     @classmethod
@@ -103,6 +105,7 @@ class JobBody(BaseModel):
             budget_trials=request.budget_trials,
             priority=request.priority,
             cache=request.cache,
+            partitions=request.partitions,
             cancel_requested=job.cancel_requested,
         )
 

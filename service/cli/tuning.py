@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -13,6 +13,7 @@ from service.cli import inputs, output, planning, views
 from service.cli.exits import BadArgument
 from service.cli.planning import AsJson, ModelPath, OptionsText, Shapes
 from service.dashboard.formats import clock, count, duration, percent
+from tuner.search.stages import MAX_PARTITIONS, PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -29,8 +30,6 @@ DeviceName = Annotated[
     str, typer.Option("--device", "-d", help="Device of this machine: cpu, cuda:0.")
 ]
 CacheMode = Literal["cold", "warm"]
-MAX_PARTITIONS: Final = 16
-"""Whole plans that share the time of one comparison with the others, at most."""
 
 
 def register(app: typer.Typer) -> None:
@@ -91,7 +90,7 @@ def tune(
             max=MAX_PARTITIONS,
             help="Best distinct partitions to run whole.",
         ),
-    ] = 3,
+    ] = PARTITIONS,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be measured; run nothing.")
     ] = False,

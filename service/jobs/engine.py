@@ -31,7 +31,7 @@ TROUBLE: Final = (StoreUnavailable, DBAPIError)
 """What our store, and the engine's own, raise while the database is away."""
 
 APPLICATION: Final = "fuseplan"
-VERSION: Final = "plan-v2"
+VERSION: Final = "plan-v3"
 """Pinned: a worker takes up jobs of its own version only. Grows with the workflow."""
 
 WORKFLOW: Final = "tune"

@@ -114,6 +114,7 @@ def open_tuning(
         known,
         incumbent=incumbent,
         cache=job.cache,
+        partitions=job.partitions,
     )
     return Tuning(job=job, session=session)
 

@@ -31,6 +31,7 @@ from service.store.idempotency import Repeated
 from service.store.jobs import NORMAL_PRIORITY, Cache, Job, JobRequest
 from service.store.plans import PlanRevision, StoredPlan
 from tuner.pipeline import resolve_target
+from tuner.search.stages import PARTITIONS
 
 Mode = Literal["analytic", "tuned"]
 
@@ -53,6 +54,7 @@ class Ask:
         title: how the submitter calls the model, for people only.
         priority: of the jobs that wait, the one with the smallest number is next.
         cache: how the caches are before every launch that a job times.
+        partitions: how many distinct partitions a job runs whole, at most.
         repeat_key: the submitter's key for this request, made his own; empty is none.
         actor: who asks.
         request_id: the request that asks.
@@ -65,6 +67,7 @@ class Ask:
     title: str = ""
     priority: int = NORMAL_PRIORITY
     cache: Cache = "warm"
+    partitions: int = PARTITIONS
     repeat_key: str = ""
     actor: str = ""
     request_id: str = ""
@@ -80,6 +83,8 @@ class Ask:
         ]
         if self.cache != "warm":  # what was asked before there was a choice is the same
             told.append(self.cache)
+        if self.partitions != PARTITIONS:
+            told.append(self.partitions)
         text = json.dumps([body_fingerprint(self.question), *told])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -273,6 +278,7 @@ class Submissions:
             budget_trials=ask.budget_trials,
             priority=ask.priority,
             cache=ask.cache,
+            partitions=ask.partitions,
             request_id=ask.request_id,
         )
 

@@ -33,6 +33,9 @@ NORMAL_PRIORITY: Final = 100
 
 Cache = Literal["warm", "cold"]
 
+EARLIER_PARTITIONS: Final = 3
+"""How many partitions a job ran whole before there was a choice."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -67,6 +70,7 @@ class JobRequest:
         priority: of the jobs that wait, the one with the smallest number is next.
         request_id: the request that made it.
         cache: how the caches are before every launch that is timed.
+        partitions: how many distinct partitions are run whole, at most.
     """
 
     id: str
@@ -84,6 +88,7 @@ class JobRequest:
     priority: int = NORMAL_PRIORITY
     request_id: str = ""
     cache: Cache = "warm"
+    partitions: int = EARLIER_PARTITIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +152,7 @@ class JobRow(Base):
     priority: Mapped[int] = mapped_column(server_default="100")
     request_id: Mapped[str] = mapped_column(String(64), server_default="")
     cache: Mapped[str] = mapped_column(String(10), server_default="warm")
+    partitions: Mapped[int] = mapped_column(server_default=str(EARLIER_PARTITIONS))
     state: Mapped[str] = mapped_column(String(20), index=True)
     trials: Mapped[int]
     best_seconds: Mapped[float | None]
@@ -186,6 +192,7 @@ def create(
         priority=request.priority,
         request_id=request.request_id,
         cache=request.cache,
+        partitions=request.partitions,
         state="queued",
         trials=progress.trials,
         best_seconds=progress.best_seconds,
@@ -457,6 +464,7 @@ def _job(row: JobRow) -> Job:
         priority=row.priority,
         request_id=row.request_id,
         cache="cold" if row.cache == "cold" else "warm",
+        partitions=row.partitions,
     )
     return Job(
         request=request,

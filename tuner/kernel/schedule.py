@@ -20,7 +20,7 @@ from tuner.kernel.index import runs
 from tuner.kernel.mapping import Mapping, divided, map_groups, power_above
 from tuner.kernel.nest import Group, Kind, Load, LoopNest
 from tuner.kernel.streams import any_streams
-from tuner.kernel.tiles import default_tile, is_legal_tile, tile_candidates
+from tuner.kernel.tiles import default_tile, is_legal_tile, slides, tile_candidates
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
@@ -72,6 +72,16 @@ def space(nest: LoopNest, device: Device) -> tuple[Schedule, ...]:
         if is_legal(nest, schedule, device):
             found.setdefault(map_groups(nest, schedule), schedule)
     return tuple(found.values())
+
+
+def regime(nest: LoopNest) -> str:
+    """A word for kernels whose good schedules are alike, whatever their sizes."""
+    kind = nest.groups[0].kind if nest.groups else Kind.POINTWISE
+    if kind is Kind.TILE:
+        return "window" if slides(nest) else "tile"
+    if kind is Kind.POINTWISE and any(map(_is_strided, nest.groups)):
+        return "strided"
+    return str(kind.value)
 
 
 def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:

@@ -260,10 +260,15 @@ def default_tile(nest: LoopNest, device: Device) -> Schedule:
 
 def _rated(nest: LoopNest, device: Device) -> Sequence[_Rated]:
     """Shapes to choose from, and how fast each is when its tiles are full."""
-    if device.kind == "cpu" and not any(map(_slides, nest.groups)):
+    if device.kind == "cpu" and not slides(nest):
         return _CPU_SHAPES
     shapes = _CPU_WINDOW_SHAPES if device.kind == "cpu" else _GPU_SHAPES
     return [(shape, register_share(*shape[2:4])) for shape in shapes]
+
+
+def slides(nest: LoopNest) -> bool:
+    """Whether some operand of some group lies under a window."""
+    return any(map(_slides, nest.groups))
 
 
 def _slides(group: Group) -> bool:

@@ -1,9 +1,9 @@
-"""A Gaussian process over a small space of schedules, with the cost model as its prior.
+"""A Gaussian process over a small space of schedules, with an expectation as its prior.
 
-What is learned is how far the logarithm of the measured time lies from the model's
-prediction, so a model that is right needs no runs at all, and one that ranks at random
-is unlearned by the likelihood. All schedules of the space are scored, so nothing is
-proposed twice and no optimiser is needed.
+What is learned is how far the logarithm of the measured time lies from what the cost
+model and other kernels make one expect, so an expectation that is right needs no runs
+at all, and one that ranks at random is unlearned by the likelihood. All schedules of
+the space are scored, so nothing is proposed twice and no optimiser is needed.
 
 Source: C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning",
 2006, algorithm 2.1; expected improvement: D. R. Jones, M. Schonlau, W. J. Welch,
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import product
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,20 @@ from tuner.plan import Schedule
 
 Floats = npt.NDArray[np.float64]
 
-_LENGTHS: Final = (0.5, 1.0, 2.0)
-"""Distances, in spans of a knob, over which times are alike."""
-_TRUST: Final = (0.0, 0.5, 1.0)
-"""Exponents of the model's prediction that are tried as the prior mean."""
-_NOISE: Final = 0.06
+_LENGTH: Final = 0.6
+"""Distance, in spans of a knob, over which times are alike: likeliest for nearly all
+recorded kernels, and a dozen runs are too few to tell them apart."""
+_TRUST: Final = ((1.0, 0.0), (0.5, -1.0), (0.0, -2.0))
+"""Exponents of the expectation that are tried as the prior mean, and the logarithm of
+how likely each is before anything ran."""
+_SPREAD: Final = 0.23
+"""Deviation of log seconds from the expectation (measured: 0.15 to 0.4 by kernel)."""
+_NOISE: Final = 0.08
 """Relative deviation of a median (measured on a quiet processor: 3 to 13 %). Less lets
 one lucky run bend the whole surface."""
-_LEAST_SPREAD: Final = 0.05
+_SLOWEST: Final = 0.9
+"""Log seconds above the best that count as they are; what is slower counts as this
+slow. How slow a bad schedule is says nothing of the good ones."""
 
 
 class GuidedSampler:
@@ -39,16 +45,16 @@ class GuidedSampler:
 
     Args:
         schedules: the whole space.
-        predicted: the model's seconds for each.
+        expected: seconds of each, as far as they are known before anything ran.
     """
 
     def __init__(
-        self, schedules: Sequence[Schedule], predicted: Mapping[Schedule, float]
+        self, schedules: Sequence[Schedule], expected: Mapping[Schedule, float]
     ) -> None:
         self._schedules = tuple(schedules)
         self._place = {schedule: n for n, schedule in enumerate(self._schedules)}
         self._features = _features(self._schedules)
-        self._prior = np.log([max(predicted[s], 1e-12) for s in self._schedules])
+        self._prior = np.log([max(expected[s], 1e-12) for s in self._schedules])
 
     def propose(
         self, told: Mapping[Schedule, float | None], excluded: Mapping[Schedule, None]
@@ -59,72 +65,81 @@ class GuidedSampler:
             told: seconds by schedule; None where the run failed.
             excluded: schedules that were proposed already; not all of them.
         """
-        seen = [(self._place[s], v) for s, v in told.items() if v and s in self._place]
+        seen = {self._place[s]: v for s, v in told.items() if v and s in self._place}
         free = [n for n, s in enumerate(self._schedules) if s not in excluded]
         if not seen:
             return self._schedules[free[0]]
-        mean, deviation = self._posterior(seen, free)
-        best = min(math.log(seconds) for _, seconds in seen)
+        values = np.log(list(seen.values()))
+        best = float(values.min())
+        values = np.minimum(values, best + _SLOWEST)
+        mean, deviation = self._posterior(list(seen), values, free)
         gain = _expected_improvement(best, mean, deviation)
         return self._schedules[free[int(np.argmax(gain))]]
 
     def _posterior(
-        self, seen: Sequence[tuple[int, float]], free: Sequence[int]
+        self, at: Sequence[int], values: Floats, free: Sequence[int]
     ) -> tuple[Floats, Floats]:
         """Mean and deviation of log seconds of free schedules, by the likeliest fit."""
-        at = [place for place, _ in seen]
-        values = np.log([seconds for _, seconds in seen])
-        fits = [
-            _Fit.of(self._features[at], values - trust * self._prior[at], length, trust)
-            for length, trust in product(_LENGTHS, _TRUST)
-        ]
-        fit = max(fits, key=lambda each: each.evidence)
-        mean, deviation = fit.predict(self._features[free])
-        return mean + fit.trust * self._prior[free], deviation
+        found = []
+        for trust, likely in _TRUST:
+            fit = _Fit.of(self._features[at], values - trust * self._prior[at])
+            found.append((fit.evidence + likely, fit, trust))
+        _, chosen, trust = max(found, key=lambda each: each[0])
+        mean, deviation = chosen.predict(self._features[free])
+        return mean + trust * self._prior[free], deviation
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Fit:
-    """A Gaussian process with one length, fitted to residuals."""
+    """A Gaussian process, fitted to residuals.
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the terms of one formula
-        self,
-        points: Floats,
-        mean: float,
-        scale: float,
-        length: float,
-        trust: float,
-        factor: Any,
-        weights: Any,
-        evidence: float,
-    ) -> None:
-        self.points, self.mean, self.scale = points, mean, scale
-        self.length, self.trust, self.evidence = length, trust, evidence
-        self.factor, self.weights = factor, weights
+    Attributes:
+        points: where they were seen.
+        mean: of the residuals, by generalised least squares.
+        factor: of their covariance, lower triangular.
+        weights: of the covariances with another point.
+        evidence: log marginal likelihood, up to a constant.
+    """
+
+    points: Floats
+    mean: float
+    factor: Floats
+    weights: Floats
+    evidence: float
 
     @classmethod
-    def of(cls, points: Floats, values: Floats, length: float, trust: float) -> _Fit:
-        """Fit, and compute the log marginal likelihood."""
-        mean = float(values.mean())
-        scale = max(float(values.std()), _LEAST_SPREAD)
-        rest = values - mean
+    def of(cls, points: Floats, values: Floats) -> _Fit:
+        """Fit, and compute the evidence."""
         noise = _NOISE**2 * np.eye(len(values))
-        factor = np.linalg.cholesky(scale**2 * _alike(points, points, length) + noise)
-        weights = np.linalg.solve(factor.T, np.linalg.solve(factor, rest))
-        evidence = -0.5 * float(rest @ weights) - float(np.log(np.diag(factor)).sum())
-        return cls(points, mean, scale, length, trust, factor, weights, evidence)
+        covariance = _SPREAD**2 * _alike(points, points) + noise
+        factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        # Columns: the residuals, and ones.
+        both = np.column_stack([values, np.ones_like(values)])
+        half = np.linalg.solve(factor, both)
+        ones = float(half[:, 1] @ half[:, 1])
+        mean = float(half[:, 1] @ half[:, 0]) / ones
+        rest = half[:, 0] - mean * half[:, 1]
+        fitted = -0.5 * float(rest @ rest) - float(np.log(np.diag(factor)).sum())
+        return cls(
+            points=points,
+            mean=mean,
+            factor=factor,
+            weights=np.asarray(np.linalg.solve(factor.T, rest), dtype=np.float64),
+            evidence=fitted - 0.5 * math.log(ones),
+        )
 
     def predict(self, points: Floats) -> tuple[Floats, Floats]:
         """Mean and deviation of the residual at other points."""
-        cross = self.scale**2 * _alike(points, self.points, self.length)
+        cross = _SPREAD**2 * _alike(points, self.points)
         mean = self.mean + cross @ self.weights
         left = np.linalg.solve(self.factor, cross.T)
-        variance = self.scale**2 - np.einsum("ij,ij->j", left, left)
+        variance = _SPREAD**2 - np.einsum("ij,ij->j", left, left)
         return mean, np.sqrt(np.maximum(variance, 1e-12))
 
 
-def _alike(ours: Floats, theirs: Floats, length: float) -> Floats:
+def _alike(ours: Floats, theirs: Floats) -> Floats:
     apart = ours[:, None, :] - theirs[None, :, :]
-    distance: Floats = np.exp(-0.5 * (apart**2).sum(axis=2) / length**2)
+    distance: Floats = np.exp(-0.5 * (apart**2).sum(axis=2) / _LENGTH**2)
     return distance
 
 

@@ -11,9 +11,10 @@ from cost_model.device import Device
 from tuner.assembly import KernelForm, Tuned
 from tuner.errors import InternalError
 from tuner.kernel.lower import lower
-from tuner.kernel.schedule import space
+from tuner.kernel.schedule import regime, space
 from tuner.plan import GENERATED, Choice, Family, Measurement, Options, Schedule
 from tuner.pricing import predict_nest, price
+from tuner.search.experience import shipped
 from tuner.search.study import KernelStudy
 
 MARGIN: Final = 0.05
@@ -126,8 +127,7 @@ class KernelState:
     @property
     def is_drowned(self) -> bool:
         """Whether it has no sound measurement, because others disturbed every run."""
-        given_up = self._was_disturbed and self.retries >= RETRIES
-        return self.best is None and given_up
+        return self.best is None and self._was_disturbed
 
     @property
     def _was_disturbed(self) -> bool:
@@ -184,7 +184,7 @@ def new_state(
     seed: int,
     hints: tuple[Schedule, ...] = (),
 ) -> KernelState:
-    """State of a kernel that was never run, its schedules ranked by the model.
+    """State of a kernel that was never run, its schedules ranked by what is expected.
 
     Args:
         form: the kernel.
@@ -201,13 +201,11 @@ def new_state(
     first, first_seconds = priced.schedule, priced.estimate.seconds
 
     def make_study() -> KernelStudy:
-        found = predicted_schedules(form, choice.family, device, options)
-        predicted = {first: first_seconds, **found}
-        hinted = [schedule for schedule in hints if schedule in predicted]
-        ranked = tuple(dict.fromkeys([first, *hinted, *predicted]))
-        return KernelStudy(
-            ranked, seed=seed, predicted=predicted, first=1 + len(hinted)
-        )
+        found = expected_schedules(form, choice.family, device, options)
+        expected = {first: first_seconds, **found}
+        hinted = [schedule for schedule in hints if schedule in expected]
+        ranked = tuple(dict.fromkeys([first, *hinted, *expected]))
+        return KernelStudy(ranked, seed=seed, expected=expected, first=1 + len(hinted))
 
     return KernelState(
         form=form,
@@ -219,19 +217,27 @@ def new_state(
     )
 
 
-def predicted_schedules(
+def expected_schedules(
     form: KernelForm, family: Family, device: Device, options: Options
 ) -> dict[Schedule, float]:
-    """The schedule space with predicted seconds, the fastest first."""
+    """The schedule space with seconds up to a factor, the fastest first.
+
+    They are what the cost model says, corrected by what other kernels have taught.
+    """
     if family not in GENERATED:
         return {}
     nest = lower(form.graph)
-    timed = {
-        schedule: predict_nest(nest, schedule, device, options).estimate.seconds
-        for schedule in space(nest, device)
+    schedules = space(nest, device)
+    factors = shipped(device.kind).factors(regime(nest), schedules)
+    expected = {
+        schedule: factors[schedule]
+        * predict_nest(nest, schedule, device, options).estimate.seconds
+        for schedule in schedules
     }
-    ordered = sorted(timed, key=lambda schedule: (timed[schedule], schedule.knobs))
-    return {schedule: timed[schedule] for schedule in ordered}
+    ordered = sorted(
+        expected, key=lambda schedule: (expected[schedule], schedule.knobs)
+    )
+    return {schedule: expected[schedule] for schedule in ordered}
 
 
 def failed_check(measurement: Measurement, failure: str, message: str) -> Measurement:

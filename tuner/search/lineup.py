@@ -37,7 +37,7 @@ def line_up(
     kernels: Mapping[str, KernelState],
     *,
     untuned: Round,
-    unfused: Solution,
+    unfused: Solution | None,
     stored: Contestant | None,
     partitions: int,
     most_factor: float,
@@ -48,7 +48,7 @@ def line_up(
         rounds: partitions worth running, the best first.
         kernels: everything known.
         untuned: the cost model's partition; it runs with default schedules.
-        unfused: every operator by itself.
+        unfused: every operator by itself; None where the user demands fusion.
         stored: the plan that is to be beaten.
         partitions: how many of the rounds take part, at most.
         most_factor: how much slower than the best, by its kernels, one of them may be.
@@ -61,7 +61,8 @@ def line_up(
     for n, each in enumerate(near[: partitions - 1]):
         found[f"plan-{n + 2}"] = Contestant(solution=each.solution, tuned=tuned)
     found["untuned"] = Contestant(solution=untuned.solution, tuned=plain)
-    found["unfused"] = Contestant(solution=unfused, tuned=plain)
+    if unfused is not None:
+        found["unfused"] = Contestant(solution=unfused, tuned=plain)
     if stored is not None:
         found["incumbent"] = stored
     aliases = _aliases(found, [untuned, best, *near])

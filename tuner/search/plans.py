@@ -11,7 +11,7 @@ from cost_model.estimate import Evidence
 from tuner.errors import ConstraintsUnsatisfiable
 from tuner.plan import Measurement, Plan, Refinement
 from tuner.search.contest import APART, CONFIDENCE, Contestant, gap_of
-from tuner.search.kernels import tuned_of
+from tuner.search.kernels import KernelState, tuned_of
 from tuner.search.lineup import LineUp, line_up, stored_contestant
 from tuner.search.partitions import operator_rows, partition_rows
 from tuner.search.records import Json
@@ -45,7 +45,7 @@ class Plans:
             ranked(run.seen) or [run.best()],
             run.kernels,
             untuned=run.seen[0],
-            unfused=run.unfused(),
+            unfused=None if run.planner.must_fuse else run.unfused(),
             stored=stored_contestant(self._incumbent, graph, run.state),
             partitions=run.others.wanted + 1,
             most_factor=run.others.most_factor,
@@ -89,6 +89,14 @@ class Plans:
             whole=whole,
             refinement=self._refinement(kept) if run.toolchain else None,
         )
+
+    def kept_states(self) -> tuple[KernelState, ...]:
+        """Distinct kernels of the plan that won whole; none before any was run."""
+        run = self._run
+        if run.kept is None:
+            return ()
+        states = map(run.state, run.kept.solution.partition.choices)
+        return tuple({state.name: state for state in states}.values())
 
     def proved(self, total: float | None) -> Refinement:
         """What is known of a plan whose measured kernels take so long in all."""

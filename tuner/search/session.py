@@ -111,6 +111,11 @@ class TuningSession:
     # What the caller sees ----------------------------------------------------
 
     @property
+    def wanted_partitions(self) -> int:
+        """How many distinct partitions are run whole, at most."""
+        return self._run.others.wanted + 1
+
+    @property
     def stage(self) -> Stage:
         """What is done now."""
         return self._run.stage
@@ -135,12 +140,16 @@ class TuningSession:
         """Why the result is less than what was asked; empty when it is not."""
         run = self._run
         measured = any(state.best for state in run.kernels.values())
+        drowned = sum(state.is_drowned for state in self._plans.kept_states())
         reasons = {
             f"the device was lost: {run.gone}": bool(run.gone),
             "the device's compiler, driver or library changed meanwhile": run.mixed,
             "no kernel was measured undisturbed": not measured,
             "no plan was run whole": not run.whole,
             "other processes disturbed the whole plans": is_disturbed(run.whole),
+            f"noise: every run of {drowned} of the plan's kernels was disturbed": bool(
+                drowned
+            ),
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 

@@ -41,6 +41,8 @@ the end of each stage."""
 
 PARTITIONS: Final = 3
 """Distinct partitions that are run whole, the best included."""
+MAX_PARTITIONS: Final = 16
+"""Whole plans that share the time of one comparison with the others, at most."""
 VARY_SHARE: Final = 0.1
 """Share of the whole budget that other partitions may take, solving included."""
 OPERATORS_SHARE: Final = 0.1

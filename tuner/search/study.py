@@ -1,10 +1,11 @@
 """The search for one kernel's schedule: ask and tell, without repeats.
 
-The cost model's best schedules come first. Then the size of the space decides: a small
-one is run through in the model's order, a middling one is searched by a Gaussian
-process whose prior is the model (`tuner.search.guided`), a large one by Optuna's TPE.
-A schedule is never proposed twice, and never one outside the space (every schedule of
-the space is legal by construction). The only module that imports Optuna.
+The schedules that are expected to be best come first. Then the size of the space
+decides: a small one is run through in that order, a middling one is searched by a
+Gaussian process whose prior is the expectation (`tuner.search.guided`), a large one by
+Optuna's TPE. Whoever chooses, the choice is enqueued in one Optuna study, asked and
+told. A schedule is never proposed twice, and never one outside the space (every
+schedule of the space is legal by construction). The only module that imports Optuna.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tuner.search.guided import GuidedSampler
 _ASKS: Final = 16
 """Proposals that Optuna may waste on known schedules before the ranking decides."""
 SMALL: Final = 12
-"""Spaces up to this size are run through in the model's order."""
+"""Spaces up to this size are run through in the order of their ranks."""
 MIDDLING: Final = 4096
 """Spaces up to this size are scored whole at every proposal."""
 
@@ -39,9 +40,9 @@ class KernelStudy:
     """Proposes schedules of one kernel, best guess first, each at most once.
 
     Args:
-        ranked: the whole space, the cost model's best first.
+        ranked: the whole space, what is expected to be best first.
         seed: of Optuna's sampler; equal seeds and answers give equal proposals.
-        predicted: the model's seconds by schedule; without them its ranking counts.
+        expected: seconds by schedule, up to a factor; without them the ranks count.
         first: how many at the head of `ranked` are tried in any case.
         sampler: what follows; by default the size of the space decides.
     """
@@ -51,7 +52,7 @@ class KernelStudy:
         ranked: Sequence[Schedule],
         *,
         seed: int,
-        predicted: Mapping[Schedule, float] | None = None,
+        expected: Mapping[Schedule, float] | None = None,
         first: int = 1,
         sampler: Sampler | None = None,
     ) -> None:
@@ -59,10 +60,11 @@ class KernelStudy:
             raise ValueError("a study needs at least one schedule")
         self._ranked = tuple(ranked)
         self._legal = frozenset(ranked)
+        self._distributions = _distributions(self._ranked)
         self._startup = first + 1
         self._seed = seed
         self._sampler: Sampler = sampler or sampler_for(len(ranked))
-        self._predicted = predicted
+        self._expected = expected or {}
         self._guide: GuidedSampler | None = None
         self._study: optuna.Study | None = None
         self._trials: dict[Schedule, optuna.trial.Trial] = {}
@@ -70,13 +72,8 @@ class KernelStudy:
         self._told: dict[Schedule, float | None] = {}
 
     @property
-    def predicted(self) -> Mapping[Schedule, float]:
-        """The model's seconds by schedule; empty without them."""
-        return self._predicted or {}
-
-    @property
     def space(self) -> tuple[Schedule, ...]:
-        """Every schedule, the model's best first."""
+        """Every schedule, what is expected to be best first."""
         return self._ranked
 
     @property
@@ -117,33 +114,39 @@ class KernelStudy:
     def _next(self) -> Schedule:
         is_starting = len(self._proposed) < self._startup
         if is_starting or self._sampler == "ranked":
-            return self._next_ranked()
+            return self._enqueued(self._next_ranked())
         if self._sampler == "guided":
-            return self._ready_guide().propose(self._told, self._proposed)
-        return self._ask()
+            guide = self._ready_guide()
+            return self._enqueued(guide.propose(self._told, self._proposed))
+        return self._sampled()
 
     def _next_ranked(self) -> Schedule:
         return next(s for s in self._ranked if s not in self._proposed)
 
     def _ready_guide(self) -> GuidedSampler:
         if self._guide is None:
-            known = self._predicted or {}
             places = {s: 1.0 + 0.01 * n for n, s in enumerate(self._ranked)}
-            predicted = {s: known.get(s, places[s]) for s in self._ranked}
-            self._guide = GuidedSampler(self._ranked, predicted)
+            self._guide = GuidedSampler(self._ranked, {**places, **self._expected})
         return self._guide
 
-    def _ask(self) -> Schedule:
+    def _enqueued(self, schedule: Schedule) -> Schedule:
+        """A schedule that was chosen here, as the study's next trial."""
         study = self._ready_study()
-        space = _distributions(self._ranked)
+        study.enqueue_trial(dict(schedule.as_dict))
+        self._trials[schedule] = study.ask(fixed_distributions=self._distributions)
+        return schedule
+
+    def _sampled(self) -> Schedule:
+        """A schedule that Optuna's sampler chooses."""
+        study = self._ready_study()
         for _ in range(_ASKS):
-            trial = study.ask(fixed_distributions=space)
+            trial = study.ask(fixed_distributions=self._distributions)
             schedule = Schedule.of(**trial.params)
             if schedule in self._legal and schedule not in self._proposed:
                 self._trials[schedule] = trial
                 return schedule
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        return self._next_ranked()
+        return self._enqueued(self._next_ranked())
 
     def _ready_study(self) -> optuna.Study:
         if self._study is None:
@@ -163,7 +166,7 @@ class KernelStudy:
         if trial is None:
             frozen = optuna.trial.create_trial(
                 params=schedule.as_dict,
-                distributions=_distributions(self._ranked),
+                distributions=self._distributions,
                 value=seconds,
                 state=_state(seconds),
             )

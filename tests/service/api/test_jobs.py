@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from service.errors import DeviceBusy
 from tests.service.api.conftest import Start
 from tests.service.api.models import graph_onnx
+from tuner.search.stages import MAX_PARTITIONS
 
 ONNX = {"Content-Type": "application/onnx"}
 NULL = {"worker": True, "device": "null:0"}
@@ -214,3 +215,25 @@ def test_a_job_may_time_kernels_with_cold_caches(start: Start) -> None:
     refused = client.post("/v1/plans", content=graph_onnx(), params=wrong, headers=ONNX)
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["where"].endswith("cache")
+
+
+def test_a_job_may_run_more_partitions_whole(start: Start) -> None:
+    """Up to a limit that the refusal names; the job tells what was asked."""
+    client = start(**NULL)
+    asked = {"target": "cpu", "mode": "tuned", "partitions": 5}
+    answer = client.post(
+        "/v1/plans", content=graph_onnx(), params=asked, headers=ONNX
+    ).json()
+    job = ended(client, answer["job"])
+    assert (job["state"], job["partitions"]) == ("succeeded", 5)
+    for wrong in (0, MAX_PARTITIONS + 1):
+        refused = client.post(
+            "/v1/plans",
+            content=graph_onnx(),
+            params={**asked, "partitions": wrong},
+            headers=ONNX,
+        )
+        assert refused.status_code == 422
+        (error,) = refused.json()["errors"]
+        assert error["where"].endswith("partitions")
+        assert str(MAX_PARTITIONS if wrong else 1) in error["problem"]

@@ -189,3 +189,20 @@ def test_a_job_times_kernels_with_the_caches_that_were_asked_for(
 def test_a_repeated_request_must_ask_for_the_same_caches() -> None:
     """An Idempotency-Key of a request for warm ones is not one for cold ones."""
     assert ask().fingerprint != replace(ask(), cache="cold").fingerprint
+
+
+def test_a_job_runs_as_many_partitions_whole_as_were_asked_for(
+    submissions: Submissions, database: Database
+) -> None:
+    """The number is part of the request, and reaches the session."""
+    data = graph_onnx(width=56)
+    question = replace(ask().question, data=data)
+    job = submissions.submit(replace(ask(), question=question, partitions=7)).job
+    assert job is not None
+    with database.read() as session:
+        found = jobs.find(session, job.id)
+    assert found is not None
+    assert found.request.partitions == 7
+    tuning = open_tuning(Planner(plan_seconds=5), found.request, data, known={})
+    assert tuning.session.wanted_partitions == 7
+    assert ask().fingerprint != replace(ask(), partitions=7).fingerprint

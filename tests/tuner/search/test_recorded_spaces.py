@@ -14,7 +14,10 @@ from benchmarks.search_quality import (
     KERNELS,
     RUNS,
     Recording,
+    _leaders_of,
+    _nest_of,
     _repriced,
+    _taught,
     _waiting,
     fine_space,
     kernel_of,
@@ -22,8 +25,9 @@ from benchmarks.search_quality import (
     model_of,
 )
 from tuner.pipeline import Planner, resolve_target
-from tuner.plan import Options, Schedule
-from tuner.search.quality import LEAST_SIZE, spaces_from
+from tuner.plan import CODEGEN_REVISION, Options, Schedule
+from tuner.search import experience
+from tuner.search.quality import LEAST_SIZE, Space, spaces_from
 
 SPACE = {Schedule.of(threads=16 * n): n * 1e-5 for n in range(1, 6)}
 FACTS = {"device": "a processor"}
@@ -104,6 +108,88 @@ def test_another_devices_recording_is_not_gone_on_with(tmp_path: Path) -> None:
         Recording(out=path, facts={"device": "another"}).resume()
 
 
+def test_a_recording_of_other_code_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Times of two generated texts never meet; the catalogue's numbers may change."""
+    path = tmp_path / "spaces.json"
+    facts = {**FACTS, "target": {"id": "cpu", "digest": "1"}}
+    begun = Recording(out=path, facts={**facts, "codegen": CODEGEN_REVISION})
+    begun.begin("softmax", "reduction:abc", SPACE)
+    begun.rows["softmax"] = {schedule: [seconds] for schedule, seconds in SPACE.items()}
+    begun.write()
+    recalibrated = {**facts, "target": {"id": "cpu", "digest": "2"}}
+    Recording(out=path, facts={**recalibrated, "codegen": CODEGEN_REVISION}).resume()
+    with pytest.raises(SystemExit, match="or code"):
+        Recording(out=path, facts={**facts, "codegen": CODEGEN_REVISION + 1}).resume()
+
+
+def test_what_another_recording_found_fast_is_run_as_often(tmp_path: Path) -> None:
+    """A schedule whose only run was slow by bad luck is found out too."""
+    first = _recording(tmp_path / "first.json")
+    *_, unlucky = SPACE
+    first.rows["softmax"] = {s: [seconds] for s, seconds in SPACE.items()}
+    first.rows["softmax"][unlucky] = [1e-6]
+    first.write()
+    path = tmp_path / "second.json"
+    second = Recording(out=path, facts=FACTS, rivals=_leaders_of(first.out))
+    more = {Schedule.of(threads=16 * n, vector=2): 1e-5 for n in range(1, 60)}
+    second.begin("softmax", "reduction:abc", {**more, **SPACE})
+    rows = {s: [seconds] for s, seconds in {**more, **SPACE}.items()}
+    second.rows["softmax"] = {**rows, unlucky: [9e-5]}
+    assert not second.is_complete("softmax")
+    for schedule in _waiting(second, "softmax", {**more, **SPACE}):
+        second.rows["softmax"][schedule].append(1e-6)
+    assert second.is_complete("softmax")
+    assert second.space("softmax").seconds[unlucky] == 1e-6
+
+
+def _lessons(*names: str) -> list[Space]:
+    spaces = []
+    for n, name in enumerate(names):
+        seconds = {
+            Schedule.of(threads=t, unroll=u): t * (1 + u) ** (n + 1) * 1e-6
+            for t in (16, 32, 64)
+            for u in (1, 2, 4)
+        }
+        same = dict.fromkeys(seconds, 1.0)
+        spaces.append(Space(name=name, kernel="k", seconds=seconds, predicted=same))
+    return spaces
+
+
+def test_a_space_is_never_taught_by_itself() -> None:
+    """What is learned of a space does not depend on its own times."""
+    spaces = _lessons("one", "two", "three")
+    nests = dict.fromkeys(("one", "two", "three"))
+    first, second, _ = _taught(spaces, nests)
+    other = {s: 1.0 / seconds for s, seconds in spaces[0].seconds.items()}
+    again, changed, _ = _taught([replace(spaces[0], seconds=other), *spaces[1:]], nests)
+    assert again.learned == first.learned
+    assert changed.learned != second.learned
+    assert first.expected != spaces[0].expected
+
+
+def test_learning_writes_what_a_tuning_run_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Recorded kernels make a file; what was known of other devices stays."""
+    name, device = "softmax-4096x128", resolve_target("cpu")
+    planner = Planner(model=model_of(name), device=device, options=Options())
+    state = kernel_of(planner)
+    schedules = fine_space(state, device)[:12]
+    facts = {**FACTS, "target": {"id": "cpu"}}
+    recording = Recording(out=tmp_path / "spaces.json", facts=facts)
+    recording.begin(name, state.name, dict.fromkeys(schedules, 1e-3))
+    recording.rows[name] = {s: [1e-3 * n] for n, s in enumerate(schedules, 1)}
+    recording.write()
+    out = tmp_path / "experience.json"
+    out.write_text(experience.write({"gpu": experience.Experience()}))
+    assert main(["learn", str(recording.out), "--out", str(out)]) == 0
+    assert "cpu learned from 1" in capsys.readouterr().out
+    known = experience.read(out.read_text())
+    assert set(known) == {"cpu", "gpu"}
+    factors = known["cpu"].factors("row", schedules)
+    assert len(set(factors.values())) > 1
+
+
 @pytest.mark.parametrize("name", ["softmax-256x2048", "matmul-256x256x256"])
 def test_spaces_are_large_and_begin_with_the_default(name: str) -> None:
     """At least 200 legal schedules, none twice; a tuning run's own are among them."""
@@ -150,13 +236,12 @@ def test_a_recording_can_be_searched_under_other_prices(tmp_path: Path) -> None:
     recording.rows[name] = {s: [seconds] for s, seconds in backwards.items()}
     recording.write()
     (stored,) = spaces_from(json.loads(recording.out.read_text()))
-    found = _repriced(stored, device)
+    found = _repriced(stored, device, _nest_of(stored, device))
     assert stored.default == schedules[-1]
     assert found.default == schedules[0]
     assert found.seconds == stored.seconds
     assert set(found.predicted.values()).isdisjoint(stored.predicted.values())
-    assert (
-        _repriced(replace(stored, kernel="reduction:other"), device).default
-        in (schedules[-1:])
-    )
+    other = replace(stored, kernel="reduction:other")
+    assert _nest_of(other, device) is None
+    assert _repriced(other, device, None) == other
     assert main(["replay", str(recording.out), "--repriced", "--all"]) == 0

@@ -17,6 +17,7 @@ from tests.tuner.search.conftest import (
     digest_of,
     kernel_runs,
     made_up_seconds,
+    no_clock,
     replay,
     results_by_key,
     run_to_end,
@@ -28,7 +29,7 @@ from tuner.assembly import kernel_form, kernel_sources
 from tuner.errors import DeviceUnavailable
 from tuner.ir.graph import Region
 from tuner.model import Model, load
-from tuner.plan import GENERATED, Family, Measurement
+from tuner.plan import GENERATED, Family, Measurement, Options, Pin
 from tuner.runtime.null import NullRunner
 from tuner.runtime.requests import MeasureRequest, PlanRequest, PlanResult
 from tuner.search.budget import Budget
@@ -402,6 +403,38 @@ def test_a_kernel_that_never_runs_undisturbed_is_given_up(model: Model) -> None:
     assert max(runs.values()) == 1 + RETRIES
     used = {k.fingerprint for k in tuning.plan().kernels}
     assert all(tuning._run.kernels[name].is_drowned for name in used)
+
+
+def test_a_kernel_that_drowns_makes_the_run_partial(model: Model) -> None:
+    """One kernel of the plan that never ran undisturbed is noise, and is told."""
+
+    class Drowning(NullRunner):
+        def measure(self, request: MeasureRequest) -> Measurement:
+            found = super().measure(request)
+            return replace(found, contended=request.graph.nodes[0].op == "matmul")
+
+    tuning = session_of(model, budget=PATIENT)
+    run_to_end(tuning, Drowning(made_up_seconds))
+    assert tuning.partial_reason.startswith("noise: every run of ")
+
+
+def _labels(model: Model, options: Options) -> set[str]:
+    """Who is run whole under these options."""
+    few = Budget(seconds=1e6, trials=30, trials_per_kernel=1)
+    tuning = TuningSession(model, "cpu", options, few, clock=no_clock)
+    log = run_to_end(tuning, NullRunner(made_up_seconds))
+    items = [item for batch, _ in log for item in batch["items"]]
+    return {label for i in items if i["kind"] == "whole" for label in i["labels"]}
+
+
+def test_who_must_fuse_never_runs_the_plan_without_fusion(model: Model) -> None:
+    """A pin that demands one kernel for two nodes keeps what breaks it out."""
+    add = next(node for node in model.graph.nodes if node.op == "add")
+    (tanh,) = (n for n in model.graph.nodes if add.outputs[0] in n.inputs)
+    pair = (add.name, tanh.name)
+    apart, together = (Pin(fuse=fuse, nodes=pair) for fuse in (False, True))
+    assert "unfused" in _labels(model, Options(pins=(apart,)))
+    assert "unfused" not in _labels(model, Options(pins=(together,)))
 
 
 def test_every_kind_of_failure_is_lived_with(model: Model) -> None:

@@ -66,17 +66,17 @@ def test_a_right_model_needs_two_runs() -> None:
     """When the model ranks well, its second trial is the best there is."""
     ranked = sorted(SPACE, key=seconds)
     ranked = [SPACE[-1], *(s for s in ranked if s != SPACE[-1])]
-    predicted = {s: seconds(s) for s in SPACE}
-    study = KernelStudy(ranked, seed=0, predicted=predicted)
+    expected = {s: seconds(s) for s in SPACE}
+    study = KernelStudy(ranked, seed=0, expected=expected)
     best = min(map(seconds, run(study, 2)))
     assert best == min(map(seconds, SPACE))
 
 
 def test_a_wrong_model_is_unlearned() -> None:
     """When the model ranks upside down, a dozen runs come within 20 % all the same."""
-    predicted = {s: 1 / seconds(s) for s in SPACE}
-    ranked = sorted(SPACE, key=lambda s: predicted[s])
-    study = KernelStudy(ranked, seed=0, predicted=predicted)
+    expected = {s: 1 / seconds(s) for s in SPACE}
+    ranked = sorted(SPACE, key=lambda s: expected[s])
+    study = KernelStudy(ranked, seed=0, expected=expected)
     best = min(map(seconds, run(study, 12)))
     assert best <= 1.2 * min(map(seconds, SPACE))
 
@@ -98,6 +98,30 @@ def test_a_schedule_told_from_outside_is_not_proposed() -> None:
     study = KernelStudy(SPACE, seed=1)
     study.tell(SPACE[0], 1.0)
     assert SPACE[0] not in run(study, len(SPACE))
+
+
+def test_a_factor_on_all_expectations_changes_nothing() -> None:
+    """Only how schedules compare is expected, not how fast the kernel is."""
+    ranked = sorted(SPACE, key=lambda s: s["threads"])
+    told = {s: float(s["threads"]) for s in SPACE}
+    thousandth = {s: told[s] * 1e-3 for s in SPACE}
+    found = [
+        run(KernelStudy(ranked, seed=0, expected=e), 15) for e in (told, thousandth)
+    ]
+    assert found[0] == found[1]
+
+
+def test_how_slow_a_bad_schedule_is_does_not_matter() -> None:
+    """One that takes a hundred times as long bends the surface no more than ten."""
+
+    def proposed(slow: float) -> Schedule | None:
+        study = KernelStudy(SPACE, seed=0)
+        for schedule in SPACE[:3]:
+            study.tell(schedule, seconds(schedule))
+        study.tell(SPACE[-1], slow)
+        return study.propose()
+
+    assert proposed(1e2) == proposed(1e3)
 
 
 def test_failures_do_not_end_the_search() -> None:

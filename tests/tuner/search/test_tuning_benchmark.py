@@ -64,6 +64,8 @@ def test_the_plot_has_a_line_for_every_run(tmp_path: Path, model: Model) -> None
     drawn = plot([row, row])
     assert drawn.startswith("<svg xmlns=")
     assert drawn.count("<polyline") == 2
+    ended = sum(m.measured_gap is not None for m in row.timeline[-1:])
+    assert drawn.count("<circle") == 2 * ended == 2
 
 
 def test_a_killed_run_keeps_every_batch(tmp_path: Path, model: Model) -> None:
@@ -95,3 +97,36 @@ def test_a_size_is_given_to_the_models_that_leave_it_open() -> None:
     static = parser.parse_model(text.replace("rows", "4")).SerializeToString()
     assert dimensions(dynamic) == {"rows"}
     assert dimensions(static) == frozenset()
+
+
+def test_a_model_may_be_named(tmp_path: Path) -> None:
+    """A name stands for the file in the folder of models; what is missing is told."""
+    path = tmp_path / "little.onnx"
+    path.write_bytes(b"{}")
+    folder = ["--models", str(tmp_path)]
+    with pytest.raises(SystemExit, match="not an ONNX model"):
+        main(["little", *folder])
+    with pytest.raises(SystemExit, match=r"nor is there .*other\.onnx: give --models"):
+        main(["other", *folder])
+
+
+def test_a_call_ends_in_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing begins that might end too late, and the way on is told."""
+    path = tmp_path / "relu.onnx"
+    text = """<ir_version: 10, opset_import: ["":21]>
+    g (float[4,8] X) => (float[4,8] Y) { Y = Relu(X) }"""
+    path.write_bytes(parser.parse_model(text).SerializeToString())
+    start = monotonic()
+    assert main([str(path), "--minutes", "0.1", "--budgets", "5"]) == 0
+    assert monotonic() - start < 6
+    assert "with --log FILE" in capsys.readouterr().out
+
+
+def test_budgets_are_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Words and negative numbers get a sentence."""
+    for wrong in ("soon", "60,-1", ""):
+        with pytest.raises(SystemExit):
+            main(["little", "--budgets", wrong])
+        assert "is no list of seconds" in capsys.readouterr().err
