@@ -98,6 +98,12 @@ class PlanPinned(ServiceError):
     code = "plan-pinned"
 
 
+class ModelNotStored(ServiceError):
+    """The plan is there, and the model that it was made of is not."""
+
+    code = "model-not-stored"
+
+
 class DeviceNotFound(ServiceError):
     """The catalogue has no such device."""
 
@@ -312,6 +318,9 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         "job-not-found": Row(status=404, exit_code=2, title="There is no such job"),
         "job-ended": Row(status=409, exit_code=2, title="The job has ended"),
         "plan-pinned": Row(status=409, exit_code=2, title="The plan is pinned"),
+        "model-not-stored": Row(
+            status=409, exit_code=2, title="The model of this plan is not stored"
+        ),
         "job-lost": Row(
             status=500, exit_code=1, title="The worker died while it did the job"
         ),

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from service.api.context import ContextDep
 from service.api.problems import told
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
-from service.errors import NodeNotFound, PlanNotFound, TooManyKeys
+from service.errors import ModelNotStored, NodeNotFound, PlanNotFound, TooManyKeys
 from service.jobs import explaining
 from service.jobs.planning import Question
 from service.jobs.solving import solve_other
@@ -356,7 +356,7 @@ def explain_plan(
     "/v1/plans/{key}/explain/solved",
     operation_id="explainSolved",
     summary="What would the other choice cost?",
-    responses=told(404, 422, 503),
+    responses=told(404, 409, 422, 503),
 )
 def explain_solved(key: Key, a: NodeName, b: NodeName, context: ContextDep) -> Solved:
     """The plan's problem solved again, with the two nodes pinned the other way.
@@ -369,7 +369,7 @@ def explain_solved(key: Key, a: NodeName, b: NodeName, context: ContextDep) -> S
         job = jobs.latest(session, key)
         model = None if job is None else blobs.find(session, job.request.input_digest)
     if job is None or model is None:
-        raise PlanNotFound(
+        raise ModelNotStored(
             key,
             "the model of this plan is not stored",
             hint="ask `fuseplan explain MODEL A B`, or submit it with mode=tuned",

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 from service.api.access import OPEN
 from service.api.plans import GraphRequest
 from service.api.problems import PROBLEM_SCHEMA, told
+from service.jobs.options import PlanOptions
 from service.settings import Settings
 
 _OWN_ERRORS = ("HTTPValidationError", "ValidationError")
@@ -21,6 +23,7 @@ _ANYWHERE: Final = (401, 403, 429)
 Parameters = Mapping[str, str]
 
 _BODY: Final = "$response.body#/"
+_SCHEMAS: Final = "#/components/schemas/{model}"
 
 
 def _to_plan(key: str) -> dict[str, Parameters]:
@@ -63,6 +66,14 @@ LINKS: Final[Mapping[tuple[str, str], Mapping[str, Parameters]]] = MappingProxyT
     {
         ("submitPlan", "200"): _SUBMITTED,
         ("submitPlan", "202"): _SUBMITTED | _to_job(f"{_BODY}job"),
+        ("listPlans", "200"): _to_plan(f"{_BODY}plans/0/key"),
+        ("listJobs", "200"): _to_job(f"{_BODY}jobs/0/id"),
+        ("listTrials", "200"): {
+            "getTrial": {
+                "job_id": "$request.path.job_id",
+                "number": f"{_BODY}trials/0/number",
+            }
+        },
         ("listDevices", "200"): {
             name: {"device_id": f"{_BODY}devices/0/id"}
             for name in ("getDevice", "getDeviceTimeline", "getPredictionQuality")
@@ -99,15 +110,23 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
     for name in _OWN_ERRORS:
         schemas.pop(name, None)
     schemas["Problem"] = PROBLEM_SCHEMA
-    asked = GraphRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-    for name, part in {**asked.pop("$defs", {}), "GraphRequest": asked}.items():
-        assert name not in schemas, f"two models are called {name}"
-        schemas[name] = part
+    for model in (PlanOptions, GraphRequest):
+        _add_model(schemas, model)
+    asked = schemas["GraphRequest"]["properties"]
+    asked["options"] = {"$ref": _SCHEMAS.format(model="PlanOptions"), "default": {}}
     _limit_budgets(schema, settings)
     for path, operations in schema["paths"].items():
         for operation in operations.values():
             _complete(operation, is_open=path in OPEN)
     return schema
+
+
+def _add_model(schemas: dict[str, Any], model: type[BaseModel]) -> None:
+    """Show a model that no route names, because it is read by hand."""
+    made = model.model_json_schema(ref_template=_SCHEMAS)
+    for name, part in {**made.pop("$defs", {}), model.__name__: made}.items():
+        assert name not in schemas, f"two models are called {name}"
+        schemas[name] = part
 
 
 def _limit_budgets(schema: dict[str, Any], settings: Settings) -> None:

@@ -14,15 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    ValidationError,
-    WithJsonSchema,
-)
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from sqlalchemy.orm import Session
 
 from cost_model.catalog import ALIASES, DEVICES
@@ -41,13 +33,14 @@ from service.errors import (
     PlanNotFound,
     UnsupportedMediaType,
 )
-from service.jobs.options import PlanOptions
+from service.jobs.options import read_options
 from service.jobs.planning import Question
 from service.jobs.submission import Answer, Ask
 from service.settings import Settings
 from service.store import plans
 from service.store.jobs import NORMAL_PRIORITY, Cache
 from service.store.plans import BODY_TYPE
+from tuner.pipeline import resolve_target
 from tuner.search.stages import MAX_PARTITIONS, PARTITIONS
 
 router = APIRouter(tags=["plans"])
@@ -71,17 +64,6 @@ Mode = Literal["analytic", "tuned"]
 Match = Literal["exact", "compatible"]
 
 
-class _AsOptions:
-    """Shows plan options as what they may be; they are checked where they are read."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        del schema
-        return handler(PlanOptions.__pydantic_core_schema__)
-
-
 _TARGETS: Final = WithJsonSchema(
     {
         "type": "string",
@@ -94,13 +76,13 @@ _TARGETS: Final = WithJsonSchema(
 class AskBody(BaseModel):
     """What a request says besides the model."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     target: Annotated[str, Field(min_length=1, max_length=200), _TARGETS]
     mode: Mode = "analytic"
     budget_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     budget_trials: Annotated[int, Field(ge=1, le=2**31)] | None = None
-    options: Annotated[dict[str, Any], _AsOptions] = {}
+    options: dict[str, Any] = {}
     title: Annotated[str, Field(max_length=200)] = ""
     priority: Annotated[int, Field(ge=1, le=1000)] = NORMAL_PRIORITY
     cache: Annotated[Cache, Field(description=_CACHE)] = "warm"
@@ -114,6 +96,7 @@ class GraphRequest(AskBody):
 
     model_config = ConfigDict(
         extra="forbid",
+        strict=True,
         json_schema_extra={
             "examples": [
                 {"graph": GRAPH_EXAMPLE, "target": "h100-sxm", "mode": "analytic"}
@@ -303,7 +286,15 @@ def wait_seconds(prefer: str) -> int:
 
 
 def _json_ask(data: bytes, query: Mapping[str, Any], settings: Settings) -> Ask:
-    body = GraphRequest.model_validate({**_json_object("body", data), **query})
+    """What a body asks for, with what the query says in the place of what it says.
+
+    What counts no more must be right all the same: it was meant.
+    """
+    given = _json_object("body", data)
+    if query:
+        body = GraphRequest.model_validate({**query, **given})
+        read_options(body.options, resolve_target(body.target).id)
+    body = GraphRequest.model_validate({**given, **query})
     return _ask(body, json.dumps(body.graph).encode(), "json", settings)
 
 

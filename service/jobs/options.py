@@ -18,7 +18,7 @@ _MAX_SHAPES: Final = 1000
 class PinOption(BaseModel):
     """A wish that two nodes share a kernel, or do not."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     fuse: bool
     nodes: Annotated[list[str], Field(min_length=2, max_length=2)]
@@ -27,7 +27,7 @@ class PinOption(BaseModel):
 class PlanOptions(BaseModel):
     """What may be asked of a plan; all of it is part of the plan key."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     objective: Literal["latency"] = "latency"
     launch_mode: Literal["stream", "graph"] = "stream"

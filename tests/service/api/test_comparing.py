@@ -174,7 +174,7 @@ def test_a_choice_is_not_solved_without_the_model(client: TestClient) -> None:
     """A plan that no job was for has no model: the message says what to do."""
     key = submit(client)["plan_key"]
     answer = client.get(f"/v1/plans/{key}/explain/solved?a=n0&b=n1")
-    assert (answer.status_code, answer.json()["code"]) == (404, "plan-not-found")
+    assert (answer.status_code, answer.json()["code"]) == (409, "model-not-stored")
     assert "mode=tuned" in answer.json()["hint"]
     assert "Not solved: " in client.get(f"/plans/{key}/explain/solved?a=n0&b=n1").text
 

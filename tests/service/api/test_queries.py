@@ -65,13 +65,46 @@ def test_a_query_comes_before_a_json_body(shared: TestClient) -> None:
     assert other["plan_key"] != alone["plan_key"]
 
 
-def test_a_wrong_query_beside_a_json_body_is_refused(shared: TestClient) -> None:
-    """It is held to the same rules as the body."""
-    asked = {"graph": graph_json(), "target": "cpu"}
-    for name, value in (("options", "[]"), ("target", "sm_12"), ("priority", "0")):
-        answer = shared.post("/v1/plans", json=asked, params={name: value})
-        assert answer.status_code == 422, answer.text
-        assert name in answer.json()["where"] or value in answer.json()["where"]
+@pytest.mark.parametrize(
+    ("query", "body", "where"),
+    [
+        ({"options": "[]"}, {}, "query options"),
+        ({"target": "sm_12"}, {}, "sm_12"),
+        ({"priority": "0"}, {}, "query.priority"),
+        ({"target": "cpu"}, {"target": "AAA"}, "AAA"),
+        ({"priority": "1"}, {"priority": 0}, "priority"),
+        ({"options": "{}"}, {"options": {"colour": 1}}, "options.colour"),
+    ],
+)
+def test_query_and_body_are_held_to_the_same_rules(
+    shared: TestClient, query: dict[str, str], body: dict[str, Any], where: str
+) -> None:
+    """A value that another one takes the place of must be right all the same."""
+    asked = {"graph": graph_json(), "target": "cpu", **body}
+    answer = shared.post("/v1/plans", json=asked, params=query)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["where"] == where
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"priority": "5"},
+        {"priority": True},
+        {"budget_seconds": "3"},
+        {"options": {"memory_cap_bytes": "512"}},
+        {"options": {"memory_cap_bytes": True}},
+        {"options": {"shapes": {"seq": "77"}}},
+    ],
+)
+def test_a_number_in_quotes_is_no_number(
+    shared: TestClient, said: dict[str, Any]
+) -> None:
+    """In JSON each value has the type that the document says."""
+    asked = {"graph": graph_json(), "target": "cpu", **said}
+    answer = shared.post("/v1/plans", json=asked)
+    assert answer.status_code == 422, answer.text
+    assert next(iter(said)) in answer.json()["where"]
 
 
 def test_a_page_opens_whatever_stands_behind_it(shared: TestClient) -> None:
