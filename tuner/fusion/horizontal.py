@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Final
 
 from tuner.fusion.candidates import Candidate
+from tuner.fusion.filling import fill_up
 from tuner.fusion.finishing import SUM_ROUNDING, Finishing, is_better, launched
 from tuner.fusion.pieces import Priced
 from tuner.fusion.sharing import share_work
@@ -70,7 +71,7 @@ def join_side_by_side(step: Finishing, chosen: Sequence[Priced]) -> list[Priced]
             best = found
         if len(found) >= len(chosen) - 1:
             break  # in any order the same pair, if any
-    return best
+    return best if len(best) == len(chosen) else fill_up(step, best)
 
 
 def _with_shared_work(

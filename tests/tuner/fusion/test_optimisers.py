@@ -1,0 +1,66 @@
+"""Steps of optimisers: joined side by side, and what is proved of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SOAK
+from tests.tuner.optimisers import adam, mixed, sgd
+from tuner.fusion.legality import Limits
+from tuner.model import Model, load
+from tuner.pipeline import Planner, resolve_target
+from tuner.plan import Options, Partition
+
+STEPS: dict[str, Callable[[int], bytes]] = {
+    "sgd": lambda count: sgd(mixed(count)),
+    "sgd_decay": lambda count: sgd(mixed(count), decay=0.01),
+    "adam": lambda count: adam(mixed(count)),
+    "adamw": lambda count: adam(mixed(count), decay=0.01),
+}
+
+
+def planned(model: Model, target: str) -> Partition:
+    """The plan's partition on a device."""
+    planner = Planner(
+        model=model,
+        device=resolve_target(target),
+        options=Options(),
+        time_limit_seconds=60.0,
+    )
+    return planner.solve().partition
+
+
+@pytest.mark.parametrize("count", [10, 40, *([200, 1000] if SOAK else [])])
+@pytest.mark.parametrize("name", STEPS)
+def test_the_gap_of_a_step_is_small(name: str, count: int) -> None:
+    """However many tensors: no partition is cheaper by more than 1 %."""
+    found = planned(load(STEPS[name](count)), "sm_90")
+    assert found.gap <= 0.01
+
+
+def test_the_gap_of_the_zoos_step_is_small(zoo_dir: Path) -> None:
+    """Of a step that PyTorch exports, too."""
+    model = load((zoo_dir / "adamw_step.onnx").read_bytes())
+    assert planned(model, "sm_90").gap <= 0.01
+
+
+def test_what_every_tensor_needs_is_computed_once() -> None:
+    """The powers of the decay rates: stored by one kernel, read by the others."""
+    model = load(adam(mixed(20), decay=0.01))
+    found = planned(model, "sm_90")
+    powers = {node.name for node in model.graph.nodes if node.op == "pow"}
+    assert powers
+    holders = [c for c in found.choices if powers.intersection(c.region.nodes)]
+    assert len(holders) == 1 < len(found.choices)
+
+
+def test_kernels_are_filled_before_there_is_one_more() -> None:
+    """Four steps of 14 nodes leave room: parts of other steps go there."""
+    model = load(adam(mixed(40)))
+    found = planned(model, "sm_90")
+    most = Limits.of(resolve_target("sm_90")).max_nodes
+    assert most is not None
+    assert len(found.choices) == -(-len(model.graph.nodes) // most)
