@@ -13,10 +13,10 @@ from cost_model.estimate import Estimate, Evidence
 from tuner.ir.custom import RuleSet
 from tuner.ir.graph import Graph, Region
 
-CODEGEN_REVISION: Final = 10
+CODEGEN_REVISION: Final = 11
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
-PRICE_REVISION: Final = 4
+PRICE_REVISION: Final = 5
 """Grows whenever the cost model counts or prices an unchanged kernel differently: a
 stored plan is the best one by the prices of its day."""
 

@@ -25,59 +25,62 @@ static inline float lanes_reduce_sum_f32(float x, int lane, int team, __local fl
 #if defined(cl_intel_required_subgroup_size) && defined(cl_intel_subgroups)
 __attribute__((intel_reqd_sub_group_size(16)))
 #endif
-__attribute__((reqd_work_group_size(16, 4, 1)))
+__attribute__((reqd_work_group_size(16, 1, 1)))
 __kernel void fused(__global const float* restrict in0, __global const float* restrict in1, __global const float* restrict in2, __global float* restrict out0) {
-    __local float shared_f32[64];
+    __local float shared_f32[16];
     const int lane = get_local_id(0);
     const int team = get_local_id(1);
     const int block = (int)get_group_id(0);
     const int part = block;
-    const int q = part * 4 + team;
-    float k0[64];
-    float k4[64];
-    float a0 = 0.0f;
-    for (int r = 0; r < 4; r++) {
-        #pragma unroll 16
-        for (int item = 0; item < 16; item++) {
-            const int p = lane + item * 16;
-            const float v0 = in0[q * 1024 + r * 256 + p];
-            a0 = v0 + a0;
-            k0[r * 16 + item] = v0;
+    for (int turn = 0; turn < 2; turn++) {
+        const int q = part * 2 + team + turn * 1;
+        float k0[64];
+        float k5[64];
+        float a0 = 0.0f;
+        for (int r = 0; r < 4; r++) {
+            #pragma unroll 16
+            for (int item = 0; item < 16; item++) {
+                const int p = lane + item * 16;
+                const float v0 = in0[q * 1024 + r * 256 + p];
+                a0 = v0 + a0;
+                k0[r * 16 + item] = v0;
+            }
         }
-    }
-    a0 = lanes_reduce_sum_f32(a0, lane, team, shared_f32);
-    const float v1 = a0;
-    const float v3 = v1 / 1024.0f;
-    float a1 = 0.0f;
-    for (int r = 0; r < 4; r++) {
-        #pragma unroll 16
-        for (int item = 0; item < 16; item++) {
-            const int p = lane + item * 16;
-            const float v0 = k0[r * 16 + item];
-            const float v4 = v0 - v3;
-            const float v5 = v4 * v4;
-            a1 = v5 + a1;
-            k4[r * 16 + item] = v4;
+        a0 = lanes_reduce_sum_f32(a0, lane, team, shared_f32);
+        const float v1 = a0;
+        const float v4 = v1 * 0.0009765625f;
+        float a1 = 0.0f;
+        for (int r = 0; r < 4; r++) {
+            #pragma unroll 16
+            for (int item = 0; item < 16; item++) {
+                const int p = lane + item * 16;
+                const float v0 = k0[r * 16 + item];
+                const float v5 = v0 - v4;
+                const float v6 = v5 * v5;
+                a1 = v6 + a1;
+                k5[r * 16 + item] = v5;
+            }
         }
-    }
-    a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
-    const float v6 = a1;
-    const float v7 = v6 / 1024.0f;
-    const float v9 = v7 + 1e-05f;
-    const float v10 = sqrt(v9);
-    for (int r = 0; r < 4; r++) {
-        const float v12 = in1[(q % 8) * 4 + r];
-        const float v14 = in2[(q % 8) * 4 + r];
-        #pragma unroll 16
-        for (int item = 0; item < 16; item++) {
-            const int p = lane + item * 16;
-            const float v4 = k4[r * 16 + item];
-            const float v11 = v4 / v10;
-            const float v13 = v11 * v12;
-            const float v15 = v13 + v14;
-            const float v16 = 1.0f / (1.0f + (exp((-v15))));
-            const float v17 = v15 * v16;
-            out0[q * 1024 + r * 256 + p] = v17;
+        a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
+        const float v7 = a1;
+        const float v8 = v7 * 0.0009765625f;
+        const float v10 = v8 + 1e-05f;
+        const float v11 = sqrt(v10);
+        const float v12 = 1 / v11;
+        for (int r = 0; r < 4; r++) {
+            const float v14 = in1[(q % 8) * 4 + r];
+            const float v16 = in2[(q % 8) * 4 + r];
+            #pragma unroll 16
+            for (int item = 0; item < 16; item++) {
+                const int p = lane + item * 16;
+                const float v5 = k5[r * 16 + item];
+                const float v13 = v5 * v12;
+                const float v15 = v13 * v14;
+                const float v17 = v15 + v16;
+                const float v18 = 1.0f / (1.0f + (exp((-v17))));
+                const float v19 = v17 * v18;
+                out0[q * 1024 + r * 256 + p] = v19;
+            }
         }
     }
 }

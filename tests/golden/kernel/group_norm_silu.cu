@@ -19,7 +19,7 @@ fused(const float* __restrict__ in0, const float* __restrict__ in1, const float*
     const int part = block;
     const int q = part * 4 + team;
     float k0[32];
-    float k4[32];
+    float k5[32];
     float a0 = 0.0f;
     for (int r = 0; r < 4; r++) {
         #pragma unroll 2
@@ -42,7 +42,7 @@ fused(const float* __restrict__ in0, const float* __restrict__ in1, const float*
     }
     a0 = lanes_reduce_sum_f32(a0, lane, team);
     const float v1 = a0;
-    const float v3 = v1 / 1024.0f;
+    const float v4 = v1 * 0.0009765625f;
     float a1 = 0.0f;
     for (int r = 0; r < 4; r++) {
         #pragma unroll 2
@@ -52,60 +52,61 @@ fused(const float* __restrict__ in0, const float* __restrict__ in1, const float*
             const float v0_1 = k0[(r * 2 + item) * 4 + 1];
             const float v0_2 = k0[(r * 2 + item) * 4 + 2];
             const float v0_3 = k0[(r * 2 + item) * 4 + 3];
-            const float v4_0 = v0_0 - v3;
-            const float v4_1 = v0_1 - v3;
-            const float v4_2 = v0_2 - v3;
-            const float v4_3 = v0_3 - v3;
-            const float v5_0 = v4_0 * v4_0;
-            const float v5_1 = v4_1 * v4_1;
-            const float v5_2 = v4_2 * v4_2;
-            const float v5_3 = v4_3 * v4_3;
-            a1 = v5_0 + a1;
-            a1 = v5_1 + a1;
-            a1 = v5_2 + a1;
-            a1 = v5_3 + a1;
-            k4[(r * 2 + item) * 4 + 0] = v4_0;
-            k4[(r * 2 + item) * 4 + 1] = v4_1;
-            k4[(r * 2 + item) * 4 + 2] = v4_2;
-            k4[(r * 2 + item) * 4 + 3] = v4_3;
+            const float v5_0 = v0_0 - v4;
+            const float v5_1 = v0_1 - v4;
+            const float v5_2 = v0_2 - v4;
+            const float v5_3 = v0_3 - v4;
+            const float v6_0 = v5_0 * v5_0;
+            const float v6_1 = v5_1 * v5_1;
+            const float v6_2 = v5_2 * v5_2;
+            const float v6_3 = v5_3 * v5_3;
+            a1 = v6_0 + a1;
+            a1 = v6_1 + a1;
+            a1 = v6_2 + a1;
+            a1 = v6_3 + a1;
+            k5[(r * 2 + item) * 4 + 0] = v5_0;
+            k5[(r * 2 + item) * 4 + 1] = v5_1;
+            k5[(r * 2 + item) * 4 + 2] = v5_2;
+            k5[(r * 2 + item) * 4 + 3] = v5_3;
         }
     }
     a1 = lanes_reduce_sum_f32(a1, lane, team);
-    const float v6 = a1;
-    const float v7 = v6 / 1024.0f;
-    const float v9 = v7 + 1e-05f;
-    const float v10 = sqrtf(v9);
+    const float v7 = a1;
+    const float v8 = v7 * 0.0009765625f;
+    const float v10 = v8 + 1e-05f;
+    const float v11 = sqrtf(v10);
+    const float v12 = 1 / v11;
     for (int r = 0; r < 4; r++) {
-        const float v12 = in1[(q % 8) * 4 + r];
-        const float v14 = in2[(q % 8) * 4 + r];
+        const float v14 = in1[(q % 8) * 4 + r];
+        const float v16 = in2[(q % 8) * 4 + r];
         #pragma unroll 2
         for (int item = 0; item < 2; item++) {
             const int p = lane * 4 + item * 128;
-            const float v4_0 = k4[(r * 2 + item) * 4 + 0];
-            const float v4_1 = k4[(r * 2 + item) * 4 + 1];
-            const float v4_2 = k4[(r * 2 + item) * 4 + 2];
-            const float v4_3 = k4[(r * 2 + item) * 4 + 3];
-            const float v11_0 = v4_0 / v10;
-            const float v11_1 = v4_1 / v10;
-            const float v11_2 = v4_2 / v10;
-            const float v11_3 = v4_3 / v10;
-            const float v13_0 = v11_0 * v12;
-            const float v13_1 = v11_1 * v12;
-            const float v13_2 = v11_2 * v12;
-            const float v13_3 = v11_3 * v12;
-            const float v15_0 = v13_0 + v14;
-            const float v15_1 = v13_1 + v14;
-            const float v15_2 = v13_2 + v14;
-            const float v15_3 = v13_3 + v14;
-            const float v16_0 = 1.0f / (1.0f + (expf((-v15_0))));
-            const float v16_1 = 1.0f / (1.0f + (expf((-v15_1))));
-            const float v16_2 = 1.0f / (1.0f + (expf((-v15_2))));
-            const float v16_3 = 1.0f / (1.0f + (expf((-v15_3))));
-            const float v17_0 = v15_0 * v16_0;
-            const float v17_1 = v15_1 * v16_1;
-            const float v17_2 = v15_2 * v16_2;
-            const float v17_3 = v15_3 * v16_3;
-            *(float4*)(out0 + q * 1024 + r * 256 + p) = make_float4(v17_0, v17_1, v17_2, v17_3);
+            const float v5_0 = k5[(r * 2 + item) * 4 + 0];
+            const float v5_1 = k5[(r * 2 + item) * 4 + 1];
+            const float v5_2 = k5[(r * 2 + item) * 4 + 2];
+            const float v5_3 = k5[(r * 2 + item) * 4 + 3];
+            const float v13_0 = v5_0 * v12;
+            const float v13_1 = v5_1 * v12;
+            const float v13_2 = v5_2 * v12;
+            const float v13_3 = v5_3 * v12;
+            const float v15_0 = v13_0 * v14;
+            const float v15_1 = v13_1 * v14;
+            const float v15_2 = v13_2 * v14;
+            const float v15_3 = v13_3 * v14;
+            const float v17_0 = v15_0 + v16;
+            const float v17_1 = v15_1 + v16;
+            const float v17_2 = v15_2 + v16;
+            const float v17_3 = v15_3 + v16;
+            const float v18_0 = 1.0f / (1.0f + (expf((-v17_0))));
+            const float v18_1 = 1.0f / (1.0f + (expf((-v17_1))));
+            const float v18_2 = 1.0f / (1.0f + (expf((-v17_2))));
+            const float v18_3 = 1.0f / (1.0f + (expf((-v17_3))));
+            const float v19_0 = v17_0 * v18_0;
+            const float v19_1 = v17_1 * v18_1;
+            const float v19_2 = v17_2 * v18_2;
+            const float v19_3 = v17_3 * v18_3;
+            *(float4*)(out0 + q * 1024 + r * 256 + p) = make_float4(v19_0, v19_1, v19_2, v19_3);
         }
     }
 }

@@ -22,11 +22,12 @@ __kernel void fused(__global const float* restrict in0, __global float* restrict
         a1 = v3 + a1;
     }
     const float v4 = a1;
+    const float v5 = 1 / v4;
     for (int r = 0; r < 256; r++) {
         const float v0 = in0[r * 100 + p];
         const float v2 = v0 - v1;
         const float v3 = exp(v2);
-        const float v5 = v3 / v4;
-        out0[r * 100 + p] = v5;
+        const float v6 = v3 * v5;
+        out0[r * 100 + p] = v6;
     }
 }

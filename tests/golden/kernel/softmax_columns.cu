@@ -52,14 +52,15 @@ fused(const float* __restrict__ in0, float* __restrict__ out0) {
     }
     a1 = teams_reduce_sum_f32(a1, lane, team, shared_f32);
     const float v4 = a1;
+    const float v5 = 1 / v4;
     #pragma unroll 4
     for (int r = team; r < 256; r += 32) {
         const float v0 = in0[r * 100 + p];
         const float v2 = v0 - v1;
         const float v3 = expf(v2);
-        const float v5 = v3 / v4;
+        const float v6 = v3 * v5;
         if (active) {
-            out0[r * 100 + p] = v5;
+            out0[r * 100 + p] = v6;
         }
     }
 }

@@ -81,12 +81,13 @@ __kernel void fused(__global const double* restrict in0, __global double* restri
     }
     a1 = lanes_reduce_sum_f64(a1, lane, team, shared_f64);
     const double v4 = a1;
+    const double v5 = 1 / v4;
     for (int item = 0; item < 3125; item++) {
         const int p = lane + item * 16;
         const double v0 = in0[q * 50000 + p];
         const double v2 = v0 - v1;
         const double v3 = exp(v2);
-        const double v5 = v3 / v4;
-        out0[q * 50000 + p] = v5;
+        const double v6 = v3 * v5;
+        out0[q * 50000 + p] = v6;
     }
 }

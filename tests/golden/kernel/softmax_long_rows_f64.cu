@@ -69,6 +69,7 @@ fused(const double* __restrict__ in0, double* __restrict__ out0) {
     }
     a1 = lanes_reduce_sum_f64(a1, lane, team, shared_f64);
     const double v4 = a1;
+    const double v5 = 1 / v4;
     for (int p = lane * 2; p < 50000; p += 2048) {
         const double2 w0 = *(const double2*)(in0 + q * 50000 + p);
         const double v0_0 = w0.x;
@@ -77,8 +78,8 @@ fused(const double* __restrict__ in0, double* __restrict__ out0) {
         const double v2_1 = v0_1 - v1;
         const double v3_0 = exp(v2_0);
         const double v3_1 = exp(v2_1);
-        const double v5_0 = v3_0 / v4;
-        const double v5_1 = v3_1 / v4;
-        *(double2*)(out0 + q * 50000 + p) = make_double2(v5_0, v5_1);
+        const double v6_0 = v3_0 * v5;
+        const double v6_1 = v3_1 * v5;
+        *(double2*)(out0 + q * 50000 + p) = make_double2(v6_0, v6_1);
     }
 }

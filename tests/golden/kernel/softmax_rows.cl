@@ -50,15 +50,15 @@ static inline float lanes_reduce_sum_f32(float x, int lane, int team, __local fl
 #if defined(cl_intel_required_subgroup_size) && defined(cl_intel_subgroups)
 __attribute__((intel_reqd_sub_group_size(16)))
 #endif
-__attribute__((reqd_work_group_size(16, 4, 1)))
+__attribute__((reqd_work_group_size(16, 1, 1)))
 __kernel void fused(__global const float* restrict in0, __global float* restrict out0) {
-    __local float shared_f32[64];
+    __local float shared_f32[16];
     const int lane = get_local_id(0);
     const int team = get_local_id(1);
     const int block = (int)get_group_id(0);
     const int part = block;
-    for (int turn = 0; turn < 2; turn++) {
-        const int wanted = part * 8 + team + turn * 4;
+    for (int turn = 0; turn < 8; turn++) {
+        const int wanted = part * 8 + team + turn * 1;
         const bool active = wanted <= 99;
         const int q = active ? wanted : 99;
         float k0[9];
@@ -101,22 +101,23 @@ __kernel void fused(__global const float* restrict in0, __global float* restrict
         }
         a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
         const float v4 = a1;
+        const float v5 = 1 / v4;
         #pragma unroll 8
         for (int item = 0; item < 8; item++) {
             const int p = lane + item * 16;
             const float v3 = k3[item];
-            const float v5 = v3 / v4;
+            const float v6 = v3 * v5;
             if (active) {
-                out0[q * 130 + p] = v5;
+                out0[q * 130 + p] = v6;
             }
         }
         {
             const int item = 8;
             const int p = lane + 114;
             const float v3 = k3[item];
-            const float v5 = v3 / v4;
+            const float v6 = v3 * v5;
             if (active) {
-                out0[q * 130 + p] = v5;
+                out0[q * 130 + p] = v6;
             }
         }
     }

@@ -69,15 +69,16 @@ fused(const float* __restrict__ in0, float* __restrict__ out0) {
     }
     a1 = lanes_reduce_sum_f32(a1, lane, team);
     const float v4 = a1;
+    const float v5 = 1 / v4;
     #pragma unroll 3
     for (int item = 0; item < 3; item++) {
         const int p = lane * 2 + item * 64;
         if (p < 130) {
             const float v3_0 = k3[item * 2 + 0];
             const float v3_1 = k3[item * 2 + 1];
-            const float v5_0 = v3_0 / v4;
-            const float v5_1 = v3_1 / v4;
-            *(float2*)(out0 + q * 130 + p) = make_float2(v5_0, v5_1);
+            const float v6_0 = v3_0 * v5;
+            const float v6_1 = v3_1 * v5;
+            *(float2*)(out0 + q * 130 + p) = make_float2(v6_0, v6_1);
         }
     }
 }

@@ -151,10 +151,10 @@ def test_columns_of_any_number_are_reduced(opencl: OpenCLBackend, columns: int) 
 
 
 def test_few_rows_are_shared_out_over_the_threads() -> None:
-    """Rows too few for blocks of several teams get blocks of one."""
+    """Blocks take one row where rows are few, and many where they abound."""
     few, many = (default(lower(softmax(rows, 5000)), CPU) for rows in (6, 512))
-    assert (few["threads"], few["lanes"]) == (16, 16)
-    assert (many["threads"], many["lanes"]) == (64, 16)
+    assert (few["threads"], few["lanes"], few["repeat"]) == (16, 16, 1)
+    assert (many["threads"], many["lanes"], many["repeat"]) == (16, 16, 32)
 
 
 def test_long_rows_that_are_only_read_are_not_copied() -> None:

@@ -47,6 +47,8 @@ class Dialect:
             neighbours can be read at once.
         thread_x, thread_y, block: indices.
         barrier: of all threads of a block.
+        ask: statement that has the line of position `i` of pointer `p` fetched; empty
+            where that does not pay.
         packs_lanes: whether neighbouring threads are packed in vectors by the compiler
             of a CPU, so that a loop should end for all of them at once.
         unroll: line in front of a loop, in `n`.
@@ -82,6 +84,7 @@ class Dialect:
     thread_y: str
     block: str
     barrier: str
+    ask: str
     packs_lanes: bool
     unroll: str
     held: Mapping[DType, str]

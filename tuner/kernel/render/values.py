@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuner.ir.types import DType
-from tuner.kernel.index import AtomKind, Guards, Index, bounds, runs
-from tuner.kernel.nest import Apply, Constant, Load, Reduced, Select
+from tuner.kernel.index import AtomKind, Guards, Index, Run, bounds, runs
+from tuner.kernel.nest import Apply, Constant, Kind, Load, Reduced, Select
 from tuner.kernel.render.scalar import atomic, converted, expression, number
 from tuner.kernel.render.scope import scaled
 
@@ -142,28 +142,58 @@ class Values:
 
     # Positions
 
-    def index(self, index: Index, copy: int) -> str:
-        """Text of an index for one of the points that a thread takes at once."""
+    def index(
+        self, index: Index, copy: int, *, outer: str = "q", inner: str = "p"
+    ) -> str:
+        """Text of an index for one of the points that a thread takes at once.
+
+        Args:
+            index: where the element lies.
+            copy: number of the point.
+            outer: position in the outer loops.
+            inner: position of the first point in the inner loops.
+        """
         group = self._group
         parts: list[str] = []
-        inner = f"(p + {copy})" if copy else "p"
+        if copy:
+            inner = f"({inner} + {copy})"
         for loops, name in (
-            (group.outer, "q"),
+            (group.outer, outer),
             (group.rows, "i"),
             (group.serial, "r"),
             (group.inner, inner),
         ):
-            for run in runs(group.atoms, index, loops):
-                text = name if run.below == 1 else f"{name} / {run.below}"
-                if not run.is_first:
-                    text = f"{text} % {run.extent}"
-                parts.append(scaled(text, run.coefficient))
+            parts += [self._run(run, name) for run in runs(group.atoms, index, loops)]
         for atom, coefficient in index.terms:
             if group.atoms[atom].kind is not AtomKind.LOOP:
                 parts.append(scaled(self._derived(atom, copy), coefficient))
         if index.constant or not parts:
             parts.append(str(index.constant))
         return " + ".join(parts)
+
+    def _run(self, run: Run, name: str) -> str:
+        """Text of a run's part of an index, for a position of that name."""
+        text = name
+        if run.below > 1:
+            is_one = name == "p" and self._is_one(run.below)
+            text = f"{'(p - lane)' if is_one else name} / {run.below}"
+        if not run.is_first:
+            text = f"{text} % {run.extent}"
+        return scaled(text, run.coefficient)
+
+    def _is_one(self, below: int) -> bool:
+        """Whether packed lanes all stand in one part of so many inner points.
+
+        The part is then that of the first lane: computed once for all of them, and what
+        lies there is read once instead of gathered.
+        """
+        group, mapping = self._group, self._scope.mapping
+        if not self._dialect.packs_lanes or mapping.vector > 1 or mapping.lanes == 1:
+            return False
+        is_whole = (
+            group.kind is not Kind.TILE and not group.inner_points % mapping.lanes
+        )
+        return is_whole and not below % mapping.lanes
 
     def _derived(self, number: int, copy: int) -> str:
         atom = self._group.atoms[number]

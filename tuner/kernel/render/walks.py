@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tuner.kernel.ahead import LINE_BYTES, asked_ahead
 from tuner.kernel.nest import Kind
 from tuner.kernel.render.collective import subgroup_width
 from tuner.kernel.render.scope import scaled
@@ -12,7 +13,7 @@ from tuner.kernel.render.sums import LEVEL_STEPS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tuner.kernel.nest import Pass
+    from tuner.kernel.nest import Load, Pass
     from tuner.kernel.render.scope import Scope
     from tuner.kernel.render.stores import Stores
     from tuner.kernel.render.sums import Sums
@@ -57,6 +58,9 @@ class Walks:
         self._values = values
         self._sums = sums
         self._stores = stores
+        self._ahead: tuple[Load, ...] = ()
+        if self._dialect.ask:
+            self._ahead = asked_ahead(scope.nest, self._group, self._mapping)
 
     def along_row(self, each: Pass, condition: str) -> None:
         """ROW: a pass over the inner points of one row.
@@ -69,6 +73,9 @@ class Walks:
         step = mapping.lanes * mapping.vector
         first = f"lane * {mapping.vector}" if mapping.vector > 1 else "lane"
         end = group.inner_points
+        if self._asks(each):
+            last, teams = group.outer_points - 1, mapping.teams
+            self._scope.declare("next", f"q + {teams} < {last} ? q + {teams} : {last}")
         if group.serial:
             kind = self._scope.index_type
             self._lines.open(f"for ({kind} r = 0; r < {group.serial_points}; r++)")
@@ -156,10 +163,27 @@ class Walks:
         kind = self._scope.index_type
         self._lines.open(f"for ({kind} item = {start}; item < {stop}; item++)")
         self._scope.declare("p", f"{first} + item * {step}")
+        if self._asks(each):
+            self._ask(step)
         self._step(each, condition)
         self._lines.close()
         if is_long:
             self._sums.close_level(each)
+
+    def _asks(self, each: Pass) -> bool:
+        """Whether a pass over a row asks for the next one."""
+        return bool(self._ahead) and each is self._group.plan[1]
+
+    def _ask(self, step: int) -> None:
+        """Ask for what the lanes take from the next row at this place of it."""
+        scope = self._scope
+        for load in self._ahead:
+            size = scope.nest.tensors[load.tensor].dtype.bytes
+            for begin in range(0, step, max(LINE_BYTES // size, 1)):
+                inner = f"item * {step}" + (f" + {begin}" if begin else "")
+                place = self._values.index(load.index, 0, outer="next", inner=inner)
+                name = scope.names[load.tensor]
+                self._lines.add(self._dialect.ask.format(p=name, i=place))
 
     def _step(self, each: Pass, condition: str, taken: str = "") -> None:
         """What a team does at its points of one step; reductions take some of them."""
