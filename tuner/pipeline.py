@@ -18,6 +18,7 @@ from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import unfused
 from tuner.fusion.capped import solve_capped
 from tuner.fusion.custom import wishes
+from tuner.fusion.effort import STEPS
 from tuner.fusion.partition import Partitioner, Solution
 from tuner.fusion.traffic import traffic
 from tuner.ir.custom import FusionRule
@@ -30,7 +31,8 @@ from tuner.pricing import Pricer, floor_of
 
 __all__ = ["Model", "Planner", "load", "make_plan", "plan_key", "resolve_target"]
 
-TIME_LIMIT_SECONDS: Final = 20.0
+CAPPED_STEPS: Final = 2 * STEPS
+"""Work after which no further problem is solved for one memory cap."""
 Price = Callable[[Region, Family], float]
 
 
@@ -84,7 +86,8 @@ class Planner:
     device: Device
     options: Options
     compile_sources: Compile | None = None
-    time_limit_seconds: float = TIME_LIMIT_SECONDS
+    time_limit_seconds: float | None = None
+    steps: float | None = None
     clock: Callable[[], float] = perf_counter
 
     def __post_init__(self) -> None:
@@ -127,14 +130,17 @@ class Planner:
         cap = self.options.memory_cap_bytes
         if cap is None:
             return self._solve(price or self.price)
-        end = self.clock() + self.time_limit_seconds
+        limit = self.time_limit_seconds
+        end = self.clock() + limit if limit is not None else math.inf
+        steps = CAPPED_STEPS if limit is None else math.inf
+        most = self.partitioner.spent + (2 * self.steps if self.steps else steps)
         return solve_capped(
             self.model.graph,
             price or self.price,
             self._solve,
             cap_bytes=cap,
             fallbacks=self._unpinned,
-            out_of_time=lambda: self.clock() > end,
+            out_of_time=lambda: self.partitioner.spent > most or self.clock() > end,
         )
 
     def _solve(
@@ -146,6 +152,7 @@ class Planner:
                 price,
                 pins=(*self.options.pins, *self.wishes, *restrictions),
                 time_limit_seconds=self.time_limit_seconds,
+                steps=self.steps,
                 floor=self.floor if price == self.price else None,
             )
         except ConstraintsUnsatisfiable as error:
@@ -203,11 +210,20 @@ def make_plan(
     target: str | Device,
     options: Options,
     *,
-    time_limit_seconds: float = TIME_LIMIT_SECONDS,
+    time_limit_seconds: float | None = None,
+    steps: float | None = None,
 ) -> Plan:
     """A plan from the cost model alone.
 
     For a GPU, registers and spills come from NVRTC where it is installed.
+
+    Args:
+        model: what is planned.
+        target: what it is planned for.
+        options: what the plan has to keep.
+        time_limit_seconds: a user's clock; by default the solver counts its work, so
+            that the plan does not depend on how fast the machine is.
+        steps: most work; by default any where there is a time limit.
     """
     device = target if isinstance(target, Device) else resolve_target(target)
     planner = Planner(
@@ -216,5 +232,6 @@ def make_plan(
         options=options,
         compile_sources=compiler_for(device, options),
         time_limit_seconds=time_limit_seconds,
+        steps=steps,
     )
     return planner.plan(planner.solve())

@@ -45,7 +45,7 @@ class Ranged:
     rules: Sequence[Path]
 
 
-def plan(ranged: Ranged, *, time_limit_seconds: float) -> Piecewise:
+def plan(ranged: Ranged, *, time_limit_seconds: float | None = None) -> Piecewise:
     """Plan for ranges of sizes, and keep the result for later lookups."""
     sizes = inputs.sizes(ranged.fixed)
     options = inputs.with_sizes(ranged.given, sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,10 +57,6 @@ OptionsText = Annotated[
 ]
 
 
-TIME_LIMIT_SECONDS: Final = 20.0
-"""For one plan, as the service gives it."""
-
-
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command(epilog="Example: fuseplan plan model.onnx --target sm_90 --json")(plan)
@@ -86,7 +82,8 @@ def plan(
         typer.Option(
             "--time-limit",
             min=0.1,
-            help="Seconds for the solver: 20, and 60 for ranges of sizes.",
+            help="Seconds for the solver. Without it work is counted instead, so that"
+            " a plan does not depend on how fast the machine is.",
             show_default=False,
         ),
     ] = None,
@@ -103,14 +100,14 @@ def plan(
         from service.cli import pieces
 
         asked = pieces.Ranged(model, target, fixed, ranges, given, rules or ())
-        found = pieces.plan(asked, time_limit_seconds=time_limit or 60.0)
+        found = pieces.plan(asked, time_limit_seconds=time_limit)
         if as_json:
             output.emit(pieces.in_names(found))
         else:
             pieces.show(found, groups=groups)
         return
     prepared = inputs.read_model(model, target, shape or (), given, rules or ())
-    planned = make(prepared, time_limit_seconds=time_limit or TIME_LIMIT_SECONDS)
+    planned = make(prepared, time_limit_seconds=time_limit)
     shown = {**planned.joined(), "profile": anatomy.profile(planned)}
     if groups:
         shown["groups"] = anatomy.groups(planned)
@@ -161,9 +158,7 @@ class Planned:
         }
 
 
-def make(
-    prepared: Prepared, *, time_limit_seconds: float = TIME_LIMIT_SECONDS
-) -> Planned:
+def make(prepared: Prepared, *, time_limit_seconds: float | None = None) -> Planned:
     """Plan a model that was read; no service and no device take part."""
     from tuner import document, pipeline
 

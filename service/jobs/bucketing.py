@@ -27,6 +27,7 @@ from tuner.fusion.buckets import (
     Point,
     piecewise,
 )
+from tuner.fusion.effort import STEPS
 from tuner.fusion.partition import Solution
 from tuner.fusion.transfer import Grouping, grouping, transferred
 from tuner.ir.fingerprint import canonicalize
@@ -35,6 +36,10 @@ from tuner.keys import PlanKey, plan_key
 from tuner.pipeline import Planner
 
 SCHEMA: Final = "fuseplan.piecewise/1"
+MOST_STEPS: Final = 3 * STEPS
+"""Work after which no further point is solved where no time limit is given."""
+READING_STEPS: Final = 200_000
+"""Work of reading a model at one point."""
 
 Range = tuple[int, int]
 
@@ -127,7 +132,7 @@ class Points:
     asked: Asked
     reader: Reader
     device: Device
-    time_limit_seconds: float
+    time_limit_seconds: float | None
     names: tuple[str, ...]
     _planners: dict[Point, tuple[Prepared, Planner, Solution]] = field(
         default_factory=dict
@@ -159,6 +164,14 @@ class Points:
             )
             known = self._planners[point] = (prepared, planner, planner.solve())
         return known
+
+    @property
+    def spent(self) -> float:
+        """Steps of work so far: of the solver, and of reading each point's model."""
+        solved = (
+            planner.partitioner.spent for _, planner, _ in self._planners.values()
+        )
+        return math.fsum(solved) + READING_STEPS * len(self._planners)
 
     def best(self, point: Point) -> Grouping:
         """The best partition as a set of node groups."""
@@ -199,7 +212,7 @@ def plan_pieces(
     *,
     margin: float = MARGIN,
     most: int = MOST_BUCKETS,
-    time_limit_seconds: float = 60.0,
+    time_limit_seconds: float | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Piecewise:
     """Plan a model for ranges of sizes.
@@ -211,6 +224,7 @@ def plan_pieces(
         margin: relative loss that is as good as none.
         most: buckets at most.
         time_limit_seconds: for all points together; a point that was begun is ended.
+            By default work is counted instead.
         clock: a monotonic clock, in seconds.
 
     Raises:
@@ -235,7 +249,11 @@ def plan_pieces(
         points,
         margin=margin,
         most=most,
-        out_of_time=lambda: clock() - started > time_limit_seconds,
+        out_of_time=(
+            (lambda: points.spent > MOST_STEPS)
+            if time_limit_seconds is None
+            else (lambda: clock() - started > time_limit_seconds)
+        ),
     )
     stored = [_stored(points, bucket) for bucket in pieces.buckets]
     return Piecewise(

@@ -14,6 +14,7 @@ from service.store.jobs import Progress
 from service.store.plans import PlanIdentity, PlanRevision
 from tuner import document, pipeline
 from tuner.errors import InvalidModel, InvalidOption
+from tuner.fusion.effort import STEPS
 from tuner.ir.custom import RuleSet
 from tuner.keys import PlanKey
 from tuner.plan import Options, Pin, Plan
@@ -121,11 +122,12 @@ class Planner:
     """Plans questions with the limits of this service.
 
     Attributes:
-        plan_seconds: time limit of the partition solver.
+        plan_seconds: time limit of the partition solver, beside the work that one plan
+            may take; None where work alone is counted.
         rules: operators and fusion rules of whoever runs this.
     """
 
-    plan_seconds: float
+    plan_seconds: float | None = None
     rules: RuleSet = field(default_factory=RuleSet)
 
     def prepare(self, question: Question) -> Prepared:
@@ -177,6 +179,7 @@ class Planner:
             prepared.device,
             prepared.options,
             time_limit_seconds=self.plan_seconds,
+            steps=STEPS,
         )
         return as_revision(plan, prepared.key)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from tuner.fusion.candidates import Candidate
+from tuner.fusion.effort import Effort
 from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.linear import Numbers
 from tuner.fusion.pieces import Priced
@@ -20,6 +21,9 @@ from tuner.plan import Family
 
 Price = Callable[[Region, Family], float]
 """Seconds of one kernel; infinite where no kernel can run the region."""
+PRICE_STEPS: Final = 1_000
+FLOOR_STEPS: Final = 20
+"""Steps of work, measured: to price a kernel, and to say what it costs at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +123,7 @@ class Columns:
         price: Price,
         book: Book | None = None,
         floor: Floor | None = None,
+        effort: Effort | None = None,
     ) -> None:
         """Start without prices.
 
@@ -127,7 +132,9 @@ class Columns:
             price: seconds of one kernel.
             book: what is known of candidates already; by default nothing.
             floor: what no price is below; by default nothing is known of that.
+            effort: where the work is counted.
         """
+        self._effort = effort or Effort.unlimited()
         self._rules = rules
         self._price = price
         self._book = book or Book(rules)
@@ -156,6 +163,7 @@ class Columns:
         if floor is None or floor.launch_seconds(candidate.family) is None:
             return self.price(candidate).seconds, True
         self._families.add(candidate.family)
+        self._effort.spend(FLOOR_STEPS)
         return floor.kernel_seconds(self._work(floor, candidate)), False
 
     def _work(self, floor: Floor, candidate: Candidate) -> Numbers:
@@ -215,6 +223,7 @@ class Columns:
             region = self._book.region(*key)
             kind = self._book.kind(candidate)
             if kind not in self._prices:
+                self._effort.spend(PRICE_STEPS)
                 self._prices[kind] = self._cheapest(candidate, region)
             seconds, family = self._prices[kind]
             self._families.add(family)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tuner.fusion.candidates import Candidate
+from tuner.fusion.effort import Effort
 from tuner.fusion.linear import Optimum, Row
 from tuner.fusion.milp import Minimiser
 from tuner.fusion.order import runnable_order
@@ -58,6 +59,7 @@ class Problem:
         offers: Sequence[Offer],
         inside: int,
         settle: Callable[[Sequence[Candidate]], list[float] | None],
+        effort: Effort,
     ) -> None:
         """Index the kernels; nothing is solved yet.
 
@@ -66,7 +68,9 @@ class Problem:
             offers: the kernels to choose from, with what they cost at least.
             inside: nodes of the piece.
             settle: says what kernels cost; None if time is over.
+            effort: when to stop with what there is.
         """
+        self._effort = effort
         self.view = view
         self.kernels = [offer.kernel for offer in offers]
         self.prices = [offer.seconds for offer in offers]
@@ -150,13 +154,13 @@ class Problem:
                 )
         return rows
 
-    def bound(self, seconds: float) -> float:
+    def bound(self) -> float:
         """What no choice can beat, from what kernels cost at least."""
-        return max(0.0, self.unscaled(self._ready().bound(seconds)))
+        return max(0.0, self.unscaled(self._ready().bound()))
 
-    def minimise(self, seconds: float) -> Optimum:
+    def minimise(self) -> Optimum:
         """Solve with the rows so far."""
-        return self._ready().solve(seconds)
+        return self._ready().solve()
 
     def _ready(self) -> Minimiser:
         if self._minimiser is None:
@@ -169,6 +173,7 @@ class Problem:
                 vague=sorted(self.vague),
                 settle=self._settled,
                 first=sorted(self.first),
+                effort=self._effort,
             )
         return self._minimiser
 
@@ -216,9 +221,9 @@ class Problem:
         rows, columns = self._ring_rows().forbid(chosen, stuck)
         self._ready().add(rows, columns=columns)
 
-    def put_in_order(self, out_of_time: Callable[[], bool]) -> None:
+    def put_in_order(self) -> None:
         """Give every tensor that can be part of a ring a place in time."""
-        rows, columns = self._ring_rows().put_in_order(out_of_time)
+        rows, columns = self._ring_rows().put_in_order(lambda: self._effort.is_over)
         self._ready().add(rows, columns=columns, branches=False)
 
     def _ring_rows(self) -> Rings:

@@ -45,7 +45,7 @@ def why(
     *,
     profile: Profile = "full",
     limits: Limits | None = None,
-    time_limit_seconds: float = 20.0,
+    time_limit_seconds: float | None = None,
 ) -> Explanation:
     """Explain what a partition does with two nodes, by solving for the opposite.
 

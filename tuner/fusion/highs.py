@@ -9,13 +9,26 @@ import highspy
 import numpy as np
 from highspy._core import _Highs
 
+from tuner.fusion.effort import Effort
 from tuner.fusion.linear import Marks, Numbers, Rows
 
 FEASIBILITY: Final = 1e-9
 WHOLE: Final = 1e-7
 """A value this close to 0 or 1 is whole."""
 LEAST_SECONDS: Final = 0.05
-"""What a solver is given at least."""
+"""What a solver is given at least, where there is a time limit."""
+LEAST_PIVOTS: Final = 200
+"""The same of a relaxation, in pivots."""
+LEAST_CHECKS: Final = 2
+"""The same of a search, in questions whether to go on."""
+RUN_STEPS: Final = 300
+PIVOT_STEPS: Final = 10
+PIVOT_ENTRY_STEPS: Final = 0.002
+SEARCH_ENTRY_STEPS: Final = 5.0
+CHECK_STEPS: Final = 500
+CHECK_ENTRY_STEPS: Final = 0.3
+"""Steps of work, measured: a run and each pivot of a relaxation, a search, and what
+lies between two of its questions, by the entries of the matrix."""
 _HAS_POINT: Final = 2
 _IMPOSSIBLE: Final = (
     highspy.HighsModelStatus.kInfeasible,
@@ -23,6 +36,11 @@ _IMPOSSIBLE: Final = (
     highspy.HighsModelStatus.kModelEmpty,
 )
 """That there is no point is proved. A status like `kUnknown` proves nothing."""
+_STOPPED: Final = (
+    highspy.HighsModelStatus.kTimeLimit,
+    highspy.HighsModelStatus.kIterationLimit,
+    highspy.HighsModelStatus.kInterrupt,
+)
 _OPTIONS: Final[tuple[tuple[str, bool | int | float], ...]] = (
     ("output_flag", False),
     ("mip_rel_gap", 0.0),
@@ -43,10 +61,9 @@ class Solved:
     Attributes:
         values, reduced: of each column, and its reduced cost.
         cost, bound: of the point, and of all points.
-        seconds: what it took.
         has_point: whether there is a point; of a relaxation, whether it is the best.
         is_impossible: whether it was proved that there is none.
-        is_settled: whether the solver ended with a proof or with the time, and not
+        is_settled: whether the solver ended with a proof or with the effort, and not
             because it did not know on.
     """
 
@@ -54,7 +71,6 @@ class Solved:
     reduced: Numbers
     cost: float
     bound: float
-    seconds: float
     has_point: bool
     is_impossible: bool
     is_settled: bool = True
@@ -65,7 +81,7 @@ def search(
     rows: Rows,
     kept: Marks,
     branching: Marks,
-    seconds: float,
+    effort: Effort,
     most: float = np.inf,
 ) -> Solved:
     """Solve with some columns, of which `branching` says which are whole.
@@ -81,9 +97,52 @@ def search(
     solver = solver_of(prices[kept], matrix, branching[kept])
     if np.isfinite(most):
         solver.setOptionValue("objective_bound", most * (1 + WHOLE))
-    solver.setOptionValue("time_limit", max(LEAST_SECONDS, seconds))
-    solver.run()
+    _search(solver, effort, len(matrix.columns))
     return read(solver, kept, is_relaxed=False)
+
+
+def _search(solver: Any, effort: Effort, entries: int) -> None:
+    """Run a search until it ends or the effort does.
+
+    The solver asks now and then whether to go on, at places that only its input
+    decides; each time counts as work.
+    """
+    each = CHECK_STEPS + CHECK_ENTRY_STEPS * entries
+    least = effort.spent + SEARCH_ENTRY_STEPS * entries + LEAST_CHECKS * each
+
+    def check(
+        _kind: object, _words: str, _found: object, reply: Any, _data: object
+    ) -> None:
+        effort.spend(each)
+        if effort.left <= 0 and effort.spent > least:
+            reply.user_interrupt = True
+
+    effort.spend(RUN_STEPS + SEARCH_ENTRY_STEPS * entries)
+    solver.setCallback(check, None)
+    solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
+    _limit(solver, effort)
+    solver.run()
+    solver.stopCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
+
+
+def relax(solver: Any, effort: Effort, entries: int) -> None:
+    """Solve a relaxation, or go on with it, until it ends or the effort does."""
+    each = PIVOT_STEPS + PIVOT_ENTRY_STEPS * entries
+    most = max(LEAST_PIVOTS, effort.left / each)
+    is_finite = most < highspy.kHighsIInf
+    limit = int(most) if is_finite else highspy.kHighsIInf
+    solver.setOptionValue("simplex_iteration_limit", limit)
+    _limit(solver, effort)
+    solver.run()
+    effort.spend(RUN_STEPS + each * max(0, solver.getInfo().simplex_iteration_count))
+
+
+def _limit(solver: Any, effort: Effort) -> None:
+    """Tell a solver the time that it may take yet, where there is a limit."""
+    left = effort.seconds_left
+    if np.isfinite(left):  # a solver counts the seconds of all its runs
+        limit = solver.getRunTime() + max(LEAST_SECONDS, left)
+        solver.setOptionValue("time_limit", limit)
 
 
 def impossible(count: int) -> Solved:
@@ -94,7 +153,6 @@ def impossible(count: int) -> Solved:
         reduced=nothing,
         cost=np.inf,
         bound=np.inf,
-        seconds=0.0,
         has_point=False,
         is_impossible=True,
     )
@@ -116,7 +174,7 @@ def read(solver: Any, kept: Marks, *, is_relaxed: bool) -> Solved:
     status, info = solver.getModelStatus(), solver.getInfo()
     solution = solver.getSolution()
     is_optimal = status == highspy.HighsModelStatus.kOptimal
-    is_stopped = status == highspy.HighsModelStatus.kTimeLimit
+    is_stopped = status in _STOPPED
     has_point = info.primal_solution_status == _HAS_POINT and (
         is_optimal or (is_stopped and not is_relaxed)
     )
@@ -130,7 +188,6 @@ def read(solver: Any, kept: Marks, *, is_relaxed: bool) -> Solved:
         reduced=reduced,
         cost=float(info.objective_function_value),
         bound=float(info.mip_dual_bound),
-        seconds=float(solver.getRunTime()),
         has_point=has_point,
         is_impossible=status in _IMPOSSIBLE,
         is_settled=is_optimal or is_stopped or status in _IMPOSSIBLE,

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tuner.fusion.costs import Costs, Settle
+from tuner.fusion.effort import Effort
 from tuner.fusion.highs import WHOLE
 from tuner.fusion.linear import NOTHING, Marks, Numbers, Optimum, Row, Rows
 from tuner.fusion.relaxation import ENOUGH, Relaxation
@@ -41,13 +42,14 @@ def minimise(
     rows: Rows | Sequence[Row],
     *,
     binaries: int,
-    time_limit_seconds: float,
     vague: Sequence[int] = (),
     settle: Settle = _nothing_vague,
+    effort: Effort | None = None,
 ) -> Optimum:
     """Least cost over 0/1 columns; the arguments are those of `Minimiser`."""
-    problem = Minimiser(costs, rows, binaries=binaries, vague=vague, settle=settle)
-    return problem.solve(time_limit_seconds)
+    return Minimiser(
+        costs, rows, binaries=binaries, vague=vague, settle=settle, effort=effort
+    ).solve()
 
 
 class Minimiser:
@@ -62,6 +64,7 @@ class Minimiser:
         vague: Sequence[int] = (),
         settle: Settle = _nothing_vague,
         first: Sequence[int] = (),
+        effort: Effort | None = None,
     ) -> None:
         """Keep the problem.
 
@@ -73,13 +76,15 @@ class Minimiser:
             vague: columns that may cost more than `costs` says.
             settle: says what they cost.
             first: columns that hold a point, to start with; by default all.
+            effort: when to stop with the best point so far; by default never.
         """
+        self._effort = effort or Effort.unlimited()
         self._rows = rows if isinstance(rows, Rows) else Rows.of(rows)
         self._prices = Costs(costs, vague, settle)
         self._binaries = binaries
         self._branching = np.arange(len(self._prices.values)) < binaries
         self._relaxation = Relaxation(
-            self._prices, self._rows, self._first(binaries, first)
+            self._prices, self._rows, self._first(binaries, first), self._effort
         )
 
     def _first(self, binaries: int, first: Sequence[int]) -> Marks:
@@ -107,20 +112,16 @@ class Minimiser:
         self._rows = self._rows.plus(Rows.of(rows))
         self._relaxation.add(self._rows, columns)
 
-    def bound(self, time_limit_seconds: float) -> float:
+    def bound(self) -> float:
         """What no point can beat, from what columns cost at least; nothing is asked."""
-        relaxed, _ = self._relaxation.solve(time_limit_seconds, asks=False)
+        relaxed = self._relaxation.solve(asks=False)
         return relaxed.cost if relaxed.has_point else 0.0
 
-    def solve(self, time_limit_seconds: float) -> Optimum:
-        """The best point, and what no point can beat.
-
-        Args:
-            time_limit_seconds: when to stop with the best point so far.
-        """
+    def solve(self) -> Optimum:
+        """The best point, and what no point can beat."""
         prices, binaries = self._prices, self._binaries
         whole = np.arange(len(prices.values)) < binaries
-        relaxed, left = self._relaxation.solve(time_limit_seconds)
+        relaxed = self._relaxation.solve()
         if relaxed.is_impossible:
             return NOTHING
         if not relaxed.has_point:
@@ -131,4 +132,4 @@ class Minimiser:
         if not np.any(parts[whole] > WHOLE):
             return Optimum(chosen=ones_of(relaxed.values, binaries), bound=relaxed.cost)
         kinds = Kinds(whole=whole, branching=self._branching)
-        return sifted(prices, self._rows, kinds, relaxed, left)
+        return sifted(prices, self._rows, kinds, relaxed, self._effort)

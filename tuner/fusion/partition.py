@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
@@ -14,6 +14,7 @@ from tuner.fusion.bans import Restriction
 from tuner.fusion.baselines import cheapest, constrained, greedy, unfused_groups
 from tuner.fusion.candidates import Candidate, Space
 from tuner.fusion.columns import Book, Columns, Floor, Price
+from tuner.fusion.effort import Clock, Effort
 from tuner.fusion.finishing import Finishing
 from tuner.fusion.grouping import Grouping
 from tuner.fusion.horizontal import join_side_by_side
@@ -29,8 +30,6 @@ from tuner.fusion.view import View, bits
 from tuner.fusion.zones import Twin, Zone
 from tuner.ir.graph import Graph
 from tuner.plan import Baseline, CandidateSpace, Choice, Family, Partition, Pin
-
-Clock = Callable[[], float]
 
 NO_WALL: Final = 1 << 30
 """What a candidate space reports as `max_nodes` when no wall stands."""
@@ -56,16 +55,17 @@ STOPPED: Final = (
     "the time limit was reached: what was left out depends on how fast the machine is"
 )
 """Said where a limit cut something short: another run may give another answer."""
+SPENT: Final = (
+    "the work that one plan may take was spent: what was left out is the same on every"
+    " machine; a time limit lets the search go on"
+)
+"""Said where counted work cut something short."""
 JOINED_SHARE: Final = 0.05
 """Of a bound on kernels apart, what joining them afterwards could save yet: only a
 library call that is cheaper by more ends the search for them."""
 FINISHING_SHARE: Final = 0.1
 """Of the time limit, what is left at least for kernels side by side: they are found
 quickly, and may save more than a search that does not end."""
-
-PREPARING_SHARE: Final = 0.5
-"""Part of the time limit after which no more candidates are looked for, and operators
-that another strategy would group stay alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def solve(
     profile: Profile = "full",
     limits: Limits | None = None,
     pins: Sequence[Pin | Restriction] = (),
-    time_limit_seconds: float = 20.0,
+    time_limit_seconds: float | None = None,
     clock: Clock = perf_counter,
 ) -> Solution:
     """Find the cheapest legal partition.
@@ -95,7 +95,8 @@ def solve(
         limits: resource walls.
         pins: pairs of nodes that must or must never share a kernel, and what else
             forbids kernels.
-        time_limit_seconds: when to stop with the best so far.
+        time_limit_seconds: when to stop with the best so far; by default the work is
+            counted instead, so that the answer is the same on every machine.
         clock: a monotonic clock, in seconds.
 
     Raises:
@@ -133,7 +134,8 @@ class Partitioner:
         self._profile: Profile = profile
         self._limits = limits or Limits.none()
         self._clock = clock
-        self._time = _Time(clock, math.inf)
+        self._effort = Effort.unlimited()
+        self._spent = 0.0
         self._groups: dict[str, list[int]] = {}
         self._groupings: dict[str, Grouping] = {}
 
@@ -142,20 +144,26 @@ class Partitioner:
         """How many sets of nodes legality has been asked about, in all solves."""
         return self._book.rules.judged
 
+    @property
+    def spent(self) -> float:
+        """Steps of work of all solves."""
+        return self._spent + self._effort.spent
+
     @cached_property
     def _book(self) -> Book:
         return Book(Rules(View(self._graph), self._profile, self._limits))
 
     @cached_property
     def _space(self) -> Space:
-        return Space(self._book.rules, out_of_time=lambda: self._time.is_half_over)
+        return Space(self._book.rules, out_of_time=lambda: self._effort.is_half_over)
 
     def solve(
         self,
         price: Price,
         *,
         pins: Sequence[Pin | Restriction] = (),
-        time_limit_seconds: float = 20.0,
+        time_limit_seconds: float | None = None,
+        steps: float | None = None,
         floor: Floor | None = None,
     ) -> Solution:
         """Find the cheapest legal partition.
@@ -164,17 +172,21 @@ class Partitioner:
             price: seconds of one kernel; infinite if no kernel can run the region.
             pins: pairs of nodes that must or must never share a kernel, and what else
                 forbids kernels.
-            time_limit_seconds: when to stop with the best so far.
+            time_limit_seconds: when to stop with the best so far; by default the work
+                is counted instead, so that the answer is the same on every machine.
+            steps: most work; by default any where there is a time limit.
             floor: what no price is below, from what a kernel moves alone; without it
                 every candidate is priced.
 
         Raises:
             ConstraintsUnsatisfiable: the pins leave no legal partition.
         """
-        time = self._time = _Time(self._clock, time_limit_seconds)
+        self._spent = self.spent
+        effort = Effort.within(time_limit_seconds, self._clock, steps=steps)
+        self._effort = effort
         rules, space = self._book.rules, self._space
         space.renew()
-        columns = Columns(rules, price, self._book, floor)
+        columns = Columns(rules, price, self._book, floor, effort)
         groups = self._known_groups()
         singles = groups["unfused"]
         wishes = Pins(
@@ -194,7 +206,7 @@ class Partitioner:
             columns=columns,
             pins=wishes,
             starts=tuple(starts.values()),
-            remaining_seconds=time.remaining_seconds,
+            effort=effort,
         )
         starts.update(
             constrained(rules, columns, singles, wishes, self._rivals(columns, singles))
@@ -202,7 +214,7 @@ class Partitioner:
         whole = _whole_call(rules, columns, wishes)
         enough = whole.seconds / (1 - JOINED_SHARE) if whole else math.inf
         chosen, bound = search.run(enough)
-        time.keep(FINISHING_SHARE)
+        effort.keep(FINISHING_SHARE)
         improved = _improved(search, chosen)
         chosen = cheapest(improved, starts, wishes, self._book.moved_bytes)
         if chosen is not improved:  # a strategy that no search has improved
@@ -213,7 +225,7 @@ class Partitioner:
                 search,
                 chosen,
                 (bound, least_seconds(rules, floor)),
-                is_cut=time.was_over,
+                cut=_cut_of(effort),
             ),
             baselines=MappingProxyType(
                 {name: self._baseline(found) for name, found in starts.items()}
@@ -222,24 +234,24 @@ class Partitioner:
 
     def _known_groups(self) -> dict[str, list[int]]:
         """Groupings without recomputation to start from."""
-        rules, time = self._book.rules, self._time
+        rules, effort = self._book.rules, self._effort
         singles = self._groups.setdefault("unfused", unfused_groups(rules))
         if "tvm" in self._groups:
             return self._groups
-        joined = tvm_groups(rules, singles, out_of_time=lambda: time.is_half_over)
-        if not time.was_over:
+        joined = tvm_groups(rules, singles, out_of_time=lambda: effort.is_half_over)
+        if not effort.was_over:
             self._groups["tvm"] = joined
         return {"unfused": singles, "tvm": joined}
 
     def _rivals(
         self, columns: Columns, singles: Sequence[int]
     ) -> dict[str, list[Priced]]:
-        time = self._time
+        effort = self._effort
         return greedy(
             self._book.rules,
             columns,
             singles,
-            lambda: time.is_half_over,
+            lambda: effort.is_half_over,
             known=self._groupings,
         )
 
@@ -262,44 +274,20 @@ def _whole_call(rules: Rules, columns: Columns, pins: Pins) -> Priced | None:
     return columns.price(Candidate(mask=mask, outputs=outputs, needs=0, family=family))
 
 
-class _Time:
-    """How much of a time limit is left, and whether anyone was told that it is over."""
-
-    def __init__(self, clock: Clock, limit_seconds: float) -> None:
-        self._clock = clock
-        self._limit_seconds = limit_seconds
-        self._started = clock()
-        self.was_over = False
-
-    def remaining_seconds(self) -> float:
-        """How long the solver may go on."""
-        left = self._started + self._limit_seconds - self._clock()
-        self.was_over = self.was_over or left <= 0
-        return left
-
-    def keep(self, share: float) -> None:
-        """Leave a share of the limit for what comes now, however late it is."""
-        left = self.remaining_seconds()
-        self._limit_seconds += max(0.0, share * self._limit_seconds - left)
-
-    @property
-    def is_half_over(self) -> bool:
-        """Whether what comes before the solver must end."""
-        share = PREPARING_SHARE * self._limit_seconds
-        over = self._clock() > self._started + share
-        self.was_over = self.was_over or over
-        return over
+def _cut_of(effort: Effort) -> tuple[str, ...]:
+    """What is said of an effort that did not suffice."""
+    words = STOPPED if effort.was_late else SPENT
+    return (words,) if effort.was_over else ()
 
 
 def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
     """A solved partition without idle work, with kernels side by side."""
     rules, columns, pins = search.space.rules, search.columns, search.pins
-    remaining = search.solver.remaining_seconds
     step = Finishing(
         rules=rules,
         price=columns.price,
         pins=pins,
-        out_of_time=lambda: remaining() <= 0,
+        out_of_time=lambda: search.effort.is_over,
     )
     chosen = without_unread(rules, columns.price, chosen, pins=pins)
     chosen = join_side_by_side(step, chosen)
@@ -329,14 +317,15 @@ class _Search:
         columns: Columns,
         pins: Pins,
         starts: Sequence[Sequence[Priced]],
-        remaining_seconds: Callable[[], float],
+        effort: Effort,
     ) -> None:
         self.space = space
         self.view = space.view
         self.columns = columns
         self.pins = pins
         self.starts = starts
-        self.solver = PieceSolver(space.view, pins, columns, starts, remaining_seconds)
+        self.effort = effort
+        self.solver = PieceSolver(space.view, pins, columns, starts, effort)
         self.known: dict[object, tuple[Zone, Piece, Answer]] = {}
         self.pieces: dict[int, Piece] = {}
         self.seen = 0
@@ -473,7 +462,7 @@ def _partition(
     chosen: Sequence[Priced],
     bounds: tuple[float, float | None],
     *,
-    is_cut: bool,
+    cut: Sequence[str],
 ) -> Partition:
     """The answer, with the bound that speaks about its kernels.
 
@@ -483,7 +472,7 @@ def _partition(
         chosen: them.
         bounds: of all partitions without kernels that were joined afterwards, and of
             all with such kernels, if that is known.
-        is_cut: whether the time limit was reached.
+        cut: what is said where the effort did not suffice.
     """
     bound, least = bounds
     choices = launch_order(
@@ -517,7 +506,7 @@ def _partition(
                 WRITTEN_FIRST,
                 joined,
                 *((LEFT_OUT,) if search.is_bound_by_floor else ()),
-                *((STOPPED,) if is_cut else ()),
+                *cut,
             ),
         ),
     )

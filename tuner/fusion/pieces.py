@@ -7,7 +7,7 @@ another is in memory in every partition, so each piece is a problem of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Final, Protocol
@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from tuner.errors import InternalError
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.covering import Found, Offer, Problem, RefutedError, at_least
+from tuner.fusion.effort import Effort
 from tuner.fusion.linear import Optimum
 from tuner.fusion.order import runnable_order
 from tuner.fusion.pins import Pins
@@ -101,7 +102,7 @@ class PieceSolver:
         pins: Pins,
         market: Market,
         starts: Sequence[Sequence[Priced]],
-        remaining_seconds: Callable[[], float],
+        effort: Effort,
     ) -> None:
         """Keep what all pieces share.
 
@@ -111,14 +112,14 @@ class PieceSolver:
             market: what kernels cost.
             starts: known partitions; an answer is never dearer than one of them that
                 keeps the pins.
-            remaining_seconds: how long the solver may go on.
+            effort: how far the solver may go.
         """
         self.view = view
         self.pins = pins
         self.market = market
         self.starts = tuple(_Start(start) for start in starts)
         self._kept_anyway = {key for start in starts for key in _keys(start)}
-        self.remaining_seconds = remaining_seconds
+        self.effort = effort
         self._problems: dict[int, Problem] = {}
 
     def known(self, inside: int) -> list[Priced]:
@@ -138,11 +139,11 @@ class PieceSolver:
 
         The problem is kept for `solve`.
         """
-        if not piece.complete or self.remaining_seconds() <= 0:
+        if not piece.complete or self.effort.is_over:
             return 0.0
         problem = self._problem(piece)
         self._problems[piece.inside] = problem
-        return problem.bound(self.remaining_seconds())
+        return problem.bound()
 
     def solve(self, piece: Piece) -> Answer:
         """Choose.
@@ -164,7 +165,9 @@ class PieceSolver:
         )
 
     def _problem(self, piece: Piece) -> Problem:
-        problem = Problem(self.view, self._offers(piece), piece.inside, self._settled)
+        problem = Problem(
+            self.view, self._offers(piece), piece.inside, self._settled, self.effort
+        )
         problem.rows += [
             at_least(holding, 1)
             for holding in self.pins.demands(
@@ -190,7 +193,7 @@ class PieceSolver:
         """What kernels cost; None if time is over."""
         found = []
         for kernel in kernels:
-            if self.remaining_seconds() <= 0:
+            if self.effort.is_over:
                 return None
             found.append(self.market.price(kernel).seconds)
         return found
@@ -231,7 +234,7 @@ class PieceSolver:
         start = problem.start
         if len(problem.kernels) == 1 and start:
             return Found(chosen=(0,), bound_seconds=problem.prices[0])
-        if start and self.remaining_seconds() <= 0:
+        if start and self.effort.is_over:
             return Found(chosen=start, bound_seconds=0.0)
         found = self._acyclic(problem)
         if found.feasible and found.chosen:
@@ -249,15 +252,15 @@ class PieceSolver:
         Rings are cut off as they are met, a few times; then the tensors get an order.
         """
         for turn in count(1):
-            found = problem.minimise(self.remaining_seconds())
+            found = problem.minimise()
             stuck = problem.stuck(found.chosen)
             if not stuck:
                 return found
-            if self.remaining_seconds() <= 0:
+            if self.effort.is_over:
                 return Optimum(chosen=(), bound=found.bound)
             problem.forbid(found.chosen, stuck)
             if turn == TURNS:
-                problem.put_in_order(lambda: self.remaining_seconds() <= 0)
+                problem.put_in_order()
         raise AssertionError("the loop has no end")
 
     def _start(self, problem: Problem) -> tuple[int, ...]:

@@ -8,14 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from tuner.fusion.costs import Costs
-from tuner.fusion.highs import (
-    LEAST_SECONDS,
-    WHOLE,
-    Solved,
-    impossible,
-    read,
-    solver_of,
-)
+from tuner.fusion.effort import Effort
+from tuner.fusion.highs import WHOLE, Solved, impossible, read, relax, solver_of
 from tuner.fusion.linear import Marks, Numbers, Rows
 
 ENOUGH: Final = 200
@@ -31,15 +25,16 @@ class Relaxation:
     it cheaper, until there are none: then no column that was left out is of use.
     """
 
-    def __init__(self, prices: Costs, rows: Rows, first: Marks) -> None:
+    def __init__(self, prices: Costs, rows: Rows, first: Marks, effort: Effort) -> None:
         """Start with some columns.
 
         Args:
             prices: of all columns.
             rows: what a point must keep.
             first: columns to start with; they should hold a point.
+            effort: how far to go.
         """
-        self._prices, self._rows = prices, rows
+        self._prices, self._rows, self._effort = prices, rows, effort
         self._kept = first
         self._part: _Part | None = None
 
@@ -49,24 +44,23 @@ class Relaxation:
         self._rows, self._kept = rows, np.concatenate([self._kept, more])
         self._part = None
 
-    def solve(self, left: float, *, asks: bool = True) -> tuple[Solved, float]:
+    def solve(self, *, asks: bool = True) -> Solved:
         """The best point, in which every used column costs what it is said to.
 
         Args:
-            left: seconds.
             asks: whether to ask what columns cost; else their least costs stand.
         """
         while True:
-            found, left = self._settled(left, asks=asks)
+            found = self._settled(asks=asks)
             missing = ~self._kept & self._prices.possible
             if found.has_point:
                 reduced = self._reduced()
                 missing &= reduced < -PIVOTING
                 found = replace(found, reduced=reduced)
             elif not found.is_impossible:
-                return found, left
+                return found
             if not np.any(missing):
-                return found, left
+                return found
             self._keep(missing, found)
 
     def _keep(self, missing: Marks, found: Solved) -> None:
@@ -78,19 +72,18 @@ class Relaxation:
         self._kept = self._kept | missing
         self._part = None
 
-    def _settled(self, left: float, *, asks: bool) -> tuple[Solved, float]:
+    def _settled(self, *, asks: bool) -> Solved:
         """The best point of the columns that are kept."""
         if self._part is None:
             self._part = _Part.of(self._prices.values, self._rows, self._kept)
         if self._part is None:
-            return impossible(len(self._kept)), left
+            return impossible(len(self._kept))
         while True:
-            found = self._part.solve(self._prices.values, left)
-            left -= found.seconds
+            found = self._part.solve(self._prices.values, self._effort)
             if not (asks and found.has_point):
-                return found, left
+                return found
             if self._prices.settle(found.values > WHOLE) is None:
-                return found, left
+                return found
 
     def _reduced(self) -> Numbers:
         """Reduced costs of all columns; rows that the part lacks cost nothing."""
@@ -105,12 +98,13 @@ class Relaxation:
 class _Part:
     """A relaxation with some columns; each solve goes on where the last ended."""
 
-    def __init__(self, solver: Any, kept: Marks, live: Marks, told: Numbers) -> None:
+    def __init__(
+        self, solver: Any, kept: Marks, live: Marks, told: Numbers, entries: int
+    ) -> None:
         self.live = live
-        self._solver, self._kept = solver, kept
+        self._solver, self._kept, self._entries = solver, kept, entries
         self._places = np.flatnonzero(kept)
         self._told = told.copy()
-        self._used = 0.0
 
     @classmethod
     def of(cls, prices: Numbers, rows: Rows, kept: Marks) -> _Part | None:
@@ -120,26 +114,24 @@ class _Part:
         if inside is None:
             return None
         matrix, live = inside
-        return cls(solver_of(prices[kept], matrix, None), kept, live, prices)
+        solver = solver_of(prices[kept], matrix, None)
+        return cls(solver, kept, live, prices, len(matrix.columns))
 
     @property
     def row_prices(self) -> Numbers:
         """What the live rows cost."""
         return np.asarray(self._solver.getSolution().row_dual, dtype=np.float64)
 
-    def solve(self, prices: Numbers, left: float) -> Solved:
-        """The best point; the seconds are those of this solve alone."""
+    def solve(self, prices: Numbers, effort: Effort) -> Solved:
+        """The best point."""
         self._tell(prices)
-        limit = self._used + max(LEAST_SECONDS, left)
-        self._solver.setOptionValue("time_limit", limit)
-        self._solver.run()
+        relax(self._solver, effort, self._entries)
         found = read(self._solver, self._kept, is_relaxed=True)
         if not found.is_settled:  # where the last solve ended can be a bad start
             self._solver.clearSolver()
-            self._solver.run()
+            relax(self._solver, effort, self._entries)
             found = read(self._solver, self._kept, is_relaxed=True)
-        seconds, self._used = found.seconds - self._used, found.seconds
-        return replace(found, seconds=seconds)
+        return found
 
     def _tell(self, prices: Numbers) -> None:
         """What has become dearer since the last solve."""

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from tuner.fusion.costs import Costs
+from tuner.fusion.effort import Effort
 from tuner.fusion.highs import FEASIBILITY, WHOLE, Solved, search
 from tuner.fusion.linear import NOTHING, Marks, Numbers, Optimum, Rows
 
@@ -36,7 +37,7 @@ class Kinds:
 
 
 def sifted(
-    prices: Costs, rows: Rows, kinds: Kinds, relaxed: Solved, left: float
+    prices: Costs, rows: Rows, kinds: Kinds, relaxed: Solved, effort: Effort
 ) -> Optimum:
     """Solve with the columns that may be part of the best point.
 
@@ -49,12 +50,11 @@ def sifted(
     sieve = _Sieve(prices, rows, kinds, relaxed)
     known = np.isfinite(prices.values) & ~prices.vague
     if np.any(prices.vague & sieve.near):
-        left -= sieve.start_with(sieve.kept & known, left)
+        sieve.start_with(sieve.kept & known, effort)
     best = sieve.best(relaxed.cost)
     for turn in itertools.count():
         kept, beyond = sieve.kept, sieve.beyond
-        found = search(prices.values, rows, kept, kinds.branching, left, sieve.cost)
-        left -= found.seconds
+        found = search(prices.values, rows, kept, kinds.branching, effort, sieve.cost)
         if found.is_impossible:
             if sieve.cost <= beyond:  # no point is cheaper than what is known
                 is_none = np.isinf(sieve.cost)
@@ -70,7 +70,7 @@ def sifted(
             if prices.is_over:
                 return best
             sieve.keep(found)  # it costs what it was said to cost, or more
-        elif left <= 0 or not found.has_point or found.cost <= beyond:
+        elif effort.is_over or not found.has_point or found.cost <= beyond:
             return best
         else:
             sieve.widen()
@@ -112,13 +112,13 @@ class _Sieve:
         is_all = not np.any(self._prices.possible & ~self.kept)
         return np.inf if is_all else self._least + self.slack
 
-    def start_with(self, columns: Marks, left: float) -> float:
-        """Solve with columns whose cost is known; the seconds that it took."""
-        found = search(self._prices.values, self._rows, columns, self._branching, left)
+    def start_with(self, columns: Marks, effort: Effort) -> None:
+        """Solve with columns whose cost is known."""
+        prices, rows = self._prices.values, self._rows
+        found = search(prices, rows, columns, self._branching, effort)
         self.keep(found)
         if self.start is not None:
             self.slack = min(self.slack, self._needed)
-        return found.seconds
 
     @property
     def _needed(self) -> float:

@@ -143,13 +143,12 @@ def test_costs_known_from_below_lead_to_the_same_least(seed: int) -> None:
         told.update(columns)
         return [float(costs[k]) for k in columns]
 
-    expected = minimise(known, rows, binaries=60, time_limit_seconds=60)
+    expected = minimise(known, rows, binaries=60)
     low = np.where(np.isfinite(costs), costs, 3.0) * rng.uniform(0.8, 1.0, 60)
     found = minimise(
         low,
         rows,
         binaries=60,
-        time_limit_seconds=60,
         vague=range(60),
         settle=settle,
     )
@@ -166,7 +165,6 @@ def test_a_bound_stands_when_no_column_can_be_asked() -> None:
         [2.0, 3.0],
         rows,
         binaries=2,
-        time_limit_seconds=60,
         vague=(0, 1),
         settle=lambda _: None,
     )
