@@ -36,7 +36,7 @@ def assemble(b: Builder, plan: Plan) -> Graph:
     results = _deliver(b, plan, labels)
     live = _live(b.drafts, results)
     names = _name_nodes(live, plan.users, labels)
-    order = _sources_in_use(live)
+    order = _sources_in_use(live, results)
     constants: dict[str, Array] = {}
     taken = set(labels.values())
     count = 0
@@ -102,9 +102,10 @@ def _live(drafts: Sequence[Draft], results: Sequence[Ref]) -> list[Draft]:
     return live
 
 
-def _sources_in_use(live: Sequence[Draft]) -> list[Ref]:
+def _sources_in_use(live: Sequence[Draft], results: Sequence[Ref]) -> list[Ref]:
     made = {ref for draft in live for ref in draft.outputs}
     reads = dict.fromkeys(ref for draft in live for ref in draft.inputs)
+    reads.update(dict.fromkeys(results))  # a weight that is handed on as it is
     return [ref for ref in reads if ref not in made]
 
 
