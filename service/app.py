@@ -114,6 +114,8 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        # Spans are our own (`api.tracing`): these would tell messages and stacks, too.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.add_middleware(HotMiddleware)
     app.add_middleware(AccessMiddleware)

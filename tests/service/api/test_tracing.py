@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import pytest
+from opentelemetry import trace as tracing
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+    InMemorySpanExporter,
+)
 
 from tests.service.api.conftest import Start
 
@@ -71,3 +78,21 @@ def test_requests_are_spans_of_the_callers_trace(start: Start) -> None:
     assert told["http.response.status_code"].int_value == 404
     assert told["fuseplan.request_id"].string_value == missing.headers["X-Request-Id"]
     assert "0" * 64 not in str(span)
+
+
+def test_nothing_else_makes_spans(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider that somebody set for the whole process is told of no request.
+
+    The framework would give it paths, messages of errors and stacks.
+    """
+    kept = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    monkeypatch.setattr(tracing, "_TRACER_PROVIDER", provider)
+    assert tracing.get_tracer_provider() is provider
+    client = start()
+    assert client.get(f"/v1/plans/{'0' * 64}").status_code == 404
+    assert client.get("/v1/plans/short").status_code == 422
+    assert kept.get_finished_spans() == ()
