@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +63,7 @@ def _launches(device: Device) -> Iterator[Micro]:
     """Blocks that do as good as nothing."""
     threads = device.subgroup_threads
     schedule = Schedule.of(threads=threads, vector=1, items=1, repeat=1)
-    for blocks in (1, device.multiprocessors, 64, 512, 4096):
+    for blocks in (1, device.multiprocessors, 64, 512, 4096, 32768):
         graph = _map("neg", blocks * threads)
         yield Micro(
             group=LAUNCH, name=f"{blocks} blocks", graph=graph, schedule=schedule
@@ -133,22 +133,33 @@ def _sum(draft: Draft, values: Sequence[str]) -> str:
 
 
 def _special(points: int, op: str) -> Graph:
-    """A chain that stays finite: exponentials of what is negative, roots of abs."""
+    """Chains that stay finite: exponentials of what is negative, roots of abs."""
     draft = Draft()
-    value = draft.input(points)
-    for _ in range(_STEPS // 8):
+
+    def step(value: str) -> str:
         positive = draft.op("abs", value)
-        value = draft.op(op, draft.op("neg", positive) if op == "exp" else positive)
-    return draft.graph(value)
+        return draft.op(op, draft.op("neg", positive) if op == "exp" else positive)
+
+    return draft.graph(_side_by_side(draft, points, step))
 
 
 def _conversions(points: int) -> Graph:
     draft = Draft()
-    value = draft.input(points)
-    for _ in range(_STEPS // 8):
+
+    def step(value: str) -> str:
         whole = draft.op("cast", value, to=DType.I32)
-        value = draft.op("cast", draft.op("add", whole, whole), to=DType.F32)
-    return draft.graph(value)
+        return draft.op("cast", draft.op("add", whole, whole), to=DType.F32)
+
+    return draft.graph(_side_by_side(draft, points, step))
+
+
+def _side_by_side(draft: Draft, points: int, step: Callable[[str], str]) -> str:
+    """Chains that begin with different values, added up in the end."""
+    x = draft.input(points)
+    chains = [draft.op("mul", x, draft.number(1.0 + n)) for n in range(_CHAINS)]
+    for count in range(_STEPS // 8):
+        chains[count % _CHAINS] = step(chains[count % _CHAINS])
+    return _sum(draft, chains)
 
 
 def _accesses() -> Iterator[Micro]:

@@ -37,19 +37,26 @@ _GPU_SHARE: Final = 0.8
 Source: S. Boehm, "How to Optimize a CUDA Matmul Kernel for cuBLAS-like Performance",
 2022: two-dimensional register tiles reach 69 % of cuBLAS, with vectorised reads 78 %.
 """
-_CPU_SHARE: Final = 0.6
-"""Products in vector registers, beside the arithmetic of long chains.
+_CPU_SHARE: Final = 0.8
+"""Products in vector registers, beside multiplications and additions in chains.
 
 Source: matrix products and convolutions of eight shapes under all 319 schedules each,
-two cores with AVX-512, Intel's OpenCL: 55e9 products a second and core in full tiles;
-with `_CPU_STAGED_OPERATIONS` and `_CPU_WALKED_OPERATIONS` the fit of a line, 14 % off
-in the mean.
+two cores with AVX-512, Intel's OpenCL: 55e9 products a second and core in full tiles.
+With `_CPU_STAGED_OPERATIONS`, `_CPU_WALKED_OPERATIONS` and the barriers of each step
+that is the fit of a line, 14 % off in the mean.
 """
 _CPU_APART_SHARE: Final = 1 / 6
 """Rows shorter than a vector: its lanes lie in several rows and are gathered.
 
 Source: the same kernels, 8 lanes beside 16.
 """
+_CPU_CROWDED_SHARE: Final = 1 / 1.2
+"""More sums, columns and a factor than a processor has vector registers.
+
+Source: the same kernels, 8 x 4 sums beside 8 x 2 in blocks of the same size.
+"""
+_FEW_REGISTERS: Final = frozenset({"avx2", "sse"})
+"""Instruction sets with 16 vector registers; the others have 32."""
 _CPU_STAGED_OPERATIONS: Final = 13
 _CPU_WALKED_OPERATIONS: Final = 250
 """Operations of a processor for each element of a tile that it stages. Behind guards
@@ -192,6 +199,10 @@ class TileCounter(Counter):
             return share * _GPU_SHARE
         if mapping.lanes < self._subgroup:
             share *= _CPU_APART_SHARE
+        sums = mapping.repeat * mapping.items
+        few = self.device.architecture in _FEW_REGISTERS
+        if sums + mapping.items + 1 > (16 if few else 32):
+            share *= _CPU_CROWDED_SHARE
         return share * _CPU_SHARE
 
     def in_flight(self) -> int:

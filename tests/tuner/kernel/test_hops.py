@@ -1,4 +1,4 @@
-"""Terms of a processor's schedule, each where it alone decides."""
+"""Terms of a processor's kernels, each where it alone decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from cost_model.catalog import find
 from cost_model.roofline import predict
 from cost_model.work import Pipe, Work
-from tests.tuner.kernel.builder import Builder, softmax
+from tests.tuner.kernel.builder import Builder, conv, softmax
 from tuner.kernel.count import work
 from tuner.kernel.hops import UNHELD_HOPS
 from tuner.kernel.lower import lower
@@ -140,3 +140,67 @@ def test_the_rest_of_a_row_is_taken_lane_by_lane(
     found = counted(softmax(64, extent), **rows(lanes))
     assert found.compute_share == pytest.approx(share)
     assert counted(softmax(64, extent), "sm_80", **rows(lanes)).compute_share == 1.0
+
+
+def test_a_quotient_by_a_number_is_a_product_on_a_processor() -> None:
+    """OpenCL lets it be rounded twice; one by a tensor remains a quotient."""
+    b = Builder()
+    by_number = b.graph(b.op("div", b.input(64, 512), b.constant(1.5)))
+    b = Builder()
+    by_tensor = b.graph(b.op("div", b.input(64, 512), b.input(64, 512)))
+    number, tensor = (
+        counted(each, **points(64, 1)).operations for each in (by_number, by_tensor)
+    )
+    assert Pipe.SPECIAL not in number
+    assert number[Pipe.FMA32] == tensor[Pipe.SPECIAL] == 64 * 512
+
+
+def tiles(lanes: int, rows: int, columns: int, threads: int = 128) -> dict[str, int]:
+    """A schedule of a product."""
+    return {
+        "threads": threads,
+        "lanes": lanes,
+        "rows": rows,
+        "columns": columns,
+        "depth": 32,
+    }
+
+
+def product(extent: int) -> Graph:
+    """Two square matrices."""
+    b = Builder()
+    return b.graph(b.op("matmul", b.input(extent, extent), b.input(extent, extent)))
+
+
+def test_sums_beyond_the_vector_registers_cost_a_share() -> None:
+    """Thirty-two sums leave none of 32 registers for factors; sixteen do."""
+    graph = product(256)
+    wide, narrow = (counted(graph, **tiles(16, 8, n)).compute_share for n in (4, 2))
+    assert wide == pytest.approx(narrow / 1.2)
+    few, same = (
+        counted(graph, "sm_80", **tiles(16, 8, n)).compute_share for n in (4, 2)
+    )
+    assert few > same
+
+
+def test_rows_of_a_tile_that_are_shorter_than_a_vector_are_gathered() -> None:
+    """Eight lanes fill half of a vector; its other half is of another row."""
+    graph = product(256)
+    short = counted(graph, **tiles(8, 4, 2)).compute_share
+    full = counted(graph, **tiles(16, 4, 2)).compute_share
+    assert short == pytest.approx(full / 6)
+
+
+def test_images_are_staged_element_by_element() -> None:
+    """What lies behind guards costs a processor twenty times what a matrix does."""
+    b = Builder()
+    x, w = b.input(1, 32, 28, 28), b.input(32, 32, 3, 3)
+    window = b.graph(conv(b, x, w, pads=1))
+    b = Builder()
+    x, w = b.input(1, 288, 28, 28), b.input(32, 288, 1, 1)
+    matrix = b.graph(conv(b, x, w))
+    knobs = tiles(16, 4, 4)
+    behind, plain = (counted(g, **knobs) for g in (window, matrix))
+    assert behind.operations[Pipe.FMA32] == plain.operations[Pipe.FMA32]
+    assert behind.operations[Pipe.INTEGER] > 10 * plain.operations[Pipe.INTEGER]
+    assert predict(behind, CPU).seconds > 2 * predict(plain, CPU).seconds
