@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -51,3 +52,35 @@ class Estimate:
     in_flight_seconds: float = 0.0
     hidden_seconds: float = 0.0
     spill_seconds: float = 0.0
+
+
+def in_turn(launches: Sequence[Estimate]) -> Estimate:
+    """The estimate of launches one after the other: what takes time adds up.
+
+    Registers and spills are the greatest; what else describes a launch is that of the
+    longest.
+    """
+    longest = max(launches, key=lambda each: each.seconds)
+    if len(launches) == 1:
+        return longest
+    added = {name: sum(getattr(e, name) for e in launches) for name in _ADDED}
+    most = {name: max(getattr(e, name) for e in launches) for name in _GREATEST}
+    return replace(longest, **added, **most)
+
+
+_ADDED = (
+    "seconds",
+    "launch_seconds",
+    "memory_seconds",
+    "compute_seconds",
+    "latency_seconds",
+    "dram_bytes",
+    "cache_bytes",
+    "dram_seconds",
+    "l2_seconds",
+    "l1_seconds",
+    "in_flight_seconds",
+    "hidden_seconds",
+    "spill_seconds",
+)
+_GREATEST = ("registers", "spill_bytes")

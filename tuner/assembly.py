@@ -20,6 +20,7 @@ from tuner.ir.fingerprint import local_form
 from tuner.ir.graph import Graph, Region, extract
 from tuner.kernel.lower import lower
 from tuner.kernel.render import CUDA, OPENCL, render
+from tuner.kernel.split import is_scratch
 from tuner.plan import (
     GENERATED,
     Choice,
@@ -92,10 +93,23 @@ def kernel_sources(form: KernelForm, schedule: Schedule) -> tuple[Source, ...]:
     return tuple(render(nest, schedule, dialect) for dialect in (OPENCL, CUDA))
 
 
-def bound_to(source: Source, names: Mapping[str, str]) -> Source:
-    """The same source with its arguments named as the plan's graph names them."""
-    arguments = tuple(replace(a, tensor=names[a.tensor]) for a in source.arguments)
-    return replace(source, arguments=arguments)
+def bound_to(source: Source, names: Mapping[str, str], kernel: str) -> Source:
+    """The same source with its arguments named as the plan names them.
+
+    Args:
+        source: with arguments named as in the kernel's own graph.
+        names: tensor of the plan's graph by the kernel's own name.
+        kernel: which kernel of the plan it is: its scratch memory is no other's.
+    """
+    arguments = tuple(
+        replace(a, tensor=_plan_name(a.tensor, names, kernel)) for a in source.arguments
+    )
+    before = tuple(bound_to(each, names, kernel) for each in source.before)
+    return replace(source, arguments=arguments, before=before)
+
+
+def _plan_name(tensor: str, names: Mapping[str, str], kernel: str) -> str:
+    return f"{kernel}{tensor}" if is_scratch(tensor) else names.get(tensor, tensor)
 
 
 _MadeKey = tuple[str, Schedule | None]
@@ -160,11 +174,14 @@ class Assembler:
         """Predicted time of kernels in launch order, with what is left in the cache."""
         home = homes(self.graph)
         works = []
-        for choice in choices:
+        for index, choice in enumerate(choices):
             form = self.form(choice)
             best = tuned.get(form.fingerprint)
-            work = self._made[form.fingerprint, best.schedule if best else None]
-            works.append(_renamed(work.priced.work, form.names, home))
+            made = self._made[form.fingerprint, best.schedule if best else None]
+            works += [
+                _renamed(work, form.names, home, f"k{index}")
+                for work in made.priced.launches
+            ]
         return whole_seconds(works, self.device, launch_mode=self.options.launch_mode)
 
     def _kernel(
@@ -180,7 +197,9 @@ class Assembler:
             inputs=extract(self.graph, choice.region).inputs,
             fingerprint=form.fingerprint,
             schedule=made.priced.schedule,
-            sources=tuple(bound_to(source, form.names) for source in made.sources),
+            sources=tuple(
+                bound_to(source, form.names, f"k{index}") for source in made.sources
+            ),
             estimate=estimate,
             traffic_bytes=moved.total_bytes,
             evidence=Evidence.MEASURED if tuned else estimate.evidence,
@@ -221,11 +240,13 @@ class Assembler:
             )
 
 
-def _renamed(work: Work, names: Mapping[str, str], home: Mapping[str, str]) -> Work:
-    """The same work with operands named as the plan's graph names their memory."""
+def _renamed(
+    work: Work, names: Mapping[str, str], home: Mapping[str, str], kernel: str
+) -> Work:
+    """The same work with operands named as the plan names their memory."""
     accesses = []
     for access in work.accesses:
-        tensor = names.get(access.tensor, access.tensor)
+        tensor = _plan_name(access.tensor, names, kernel)
         accesses.append(replace(access, tensor=home.get(tensor, tensor)))
     return replace(work, accesses=tuple(accesses))
 
@@ -256,11 +277,22 @@ def assemble(
         kernels=kernels,
         partition=solution.partition,
         baselines=solution.baselines,
-        memory=plan_memory(graph, [kernel.region for kernel in kernels]),
+        memory=plan_memory(
+            graph, [kernel.region for kernel in kernels], [*map(_scratch, kernels)]
+        ),
         traffic_bytes=sum(kernel.traffic_bytes for kernel in kernels),
         evidence=weakest(kernels),
         whole_seconds=assembler.whole_seconds(choices, tuned),
     )
+
+
+def _scratch(kernel: PlannedKernel) -> Mapping[str, int]:
+    """Bytes of what a kernel's launches hand to each other; alike in all languages."""
+    return {
+        name: kind.bytes
+        for source in kernel.sources
+        for name, kind in source.scratch.items()
+    }
 
 
 def weakest(kernels: Sequence[PlannedKernel]) -> Evidence:

@@ -16,7 +16,7 @@ import rfc8785
 
 from cost_model.estimate import Estimate
 from tuner.ir.graph import Graph
-from tuner.plan import Measurement, Options, Plan, PlannedKernel
+from tuner.plan import Measurement, Options, Plan, PlannedKernel, Source
 
 PLAN_SCHEMA: Final = "fuseplan.plan/1"
 
@@ -78,18 +78,27 @@ def measurement_json(measurement: Measurement | None) -> Json | None:
     }
 
 
+def _launch_json(source: Source) -> Json:
+    """How a kernel is launched; one of several launches has those before it."""
+    one: Json = {
+        "entry": source.entry,
+        "arguments": [argument.tensor for argument in source.arguments],
+        "grid": list(source.grid),
+        "block": list(source.block),
+        "shared_bytes": source.shared_bytes,
+    }
+    if not source.before:
+        return one
+    scratch = {
+        name: {"dtype": str(kind.dtype), "shape": list(kind.shape)}
+        for name, kind in source.scratch.items()
+    }
+    return {**one, "before": [*map(_launch_json, source.before)], "scratch": scratch}
+
+
 def _kernel_json(kernel: PlannedKernel) -> Json:
     sources = {source.language: source.digest for source in kernel.sources}
-    launch = None
-    if kernel.sources:
-        first = kernel.sources[0]
-        launch = {
-            "entry": first.entry,
-            "arguments": [argument.tensor for argument in first.arguments],
-            "grid": list(first.grid),
-            "block": list(first.block),
-            "shared_bytes": first.shared_bytes,
-        }
+    launch = _launch_json(kernel.sources[0]) if kernel.sources else None
     return {
         "name": kernel.name,
         "family": str(kernel.family),

@@ -17,7 +17,7 @@ from tuner.errors import (
 from tuner.frontend.fill import random_inputs, random_weights
 from tuner.frontend.opaque import random_operator
 from tuner.ir.graph import extract
-from tuner.ir.types import Array
+from tuner.ir.types import Array, TensorType
 from tuner.model import Model
 from tuner.plan import GENERATED, Language, Measurement, Plan, PlannedKernel
 from tuner.runtime.requests import PlanRequest, PlanResult, Program, Step
@@ -74,17 +74,24 @@ def program(model: Model, plan: Plan, language: Language) -> Program:
     graph, prepare = model.graph, model.prepare
     given = (*graph.weights, *prepare.weights, *prepare.inputs)
     made = set(prepare.outputs)
+    steps = tuple(_step(plan, kernel, language) for kernel in plan.kernels)
     return Program(
-        steps=tuple(_step(plan, kernel, language) for kernel in plan.kernels),
+        steps=steps,
         inputs=graph.inputs,
         outputs=graph.outputs,
         weights=tuple(dict.fromkeys(name for name in given if name not in made)),
         constants={**prepare.constants, **graph.constants},
-        types={**prepare.types, **graph.types},
+        types={**prepare.types, **graph.types, **scratch_of(steps)},
         memory=plan.memory,
         prepare=prepare if prepare.nodes else None,
         exactness=plan.options.exactness,
     )
+
+
+def scratch_of(steps: Iterable[Step]) -> dict[str, TensorType]:
+    """Types of what launches of one kernel hand to each other, of all kernels."""
+    sources = (step.source for step in steps if step.source is not None)
+    return {n: kind for source in sources for n, kind in source.scratch.items()}
 
 
 def _step(plan: Plan, kernel: PlannedKernel, language: Language) -> Step:

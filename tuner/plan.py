@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal
@@ -12,11 +12,12 @@ from typing import Final, Literal
 from cost_model.estimate import Estimate, Evidence
 from tuner.ir.custom import RuleSet
 from tuner.ir.graph import Graph, Region
+from tuner.ir.types import TensorType
 
 CODEGEN_REVISION: Final = 11
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
-PRICE_REVISION: Final = 5
+PRICE_REVISION: Final = 6
 """Grows whenever the cost model counts or prices an unchanged kernel differently: a
 stored plan is the best one by the prices of its day."""
 
@@ -62,10 +63,16 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One pointer argument of a kernel."""
+    """One pointer argument of a kernel.
+
+    Attributes:
+        scratch: type of memory that launches of one kernel hand to each other; None
+            for a tensor of the graph.
+    """
 
     tensor: str
     is_output: bool
+    scratch: TensorType | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,7 @@ class Source:
         arguments: pointers, in order; tensors are named as in the kernel's graph.
         grid: blocks (work-groups) along x, y, z.
         block: threads (work-items) along x, y, z.
+        before: launches that have to run first, in order, from the same text.
     """
 
     language: Language
@@ -86,6 +94,23 @@ class Source:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int = 0
+    before: tuple[Source, ...] = ()
+
+    @property
+    def launches(self) -> tuple[Source, ...]:
+        """Every launch by itself, in order."""
+        return (*self.before, replace(self, before=()))
+
+    @property
+    def touched(self) -> tuple[Argument, ...]:
+        """Arguments of all launches, each once."""
+        found = {a.tensor: a for one in self.launches for a in one.arguments}
+        return tuple(found.values())
+
+    @property
+    def scratch(self) -> Mapping[str, TensorType]:
+        """Types of what its launches hand to each other, by name."""
+        return {a.tensor: a.scratch for a in self.touched if a.scratch is not None}
 
     @property
     def digest(self) -> str:

@@ -7,7 +7,7 @@ under a key that holds structure, attributes and types, but no names.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -17,7 +17,7 @@ from typing import Final, cast
 import numpy as np
 
 from cost_model.device import Device, LaunchMode
-from cost_model.estimate import Estimate, Evidence
+from cost_model.estimate import Estimate, Evidence, in_turn
 from cost_model.roofline import (
     Moved,
     least_joint_seconds,
@@ -29,7 +29,7 @@ from cost_model.roofline import (
 )
 from cost_model.work import Pipe, Work
 from tuner.fusion.columns import Least
-from tuner.fusion.milp import Numbers
+from tuner.fusion.linear import Numbers
 from tuner.fusion.view import ALIAS
 from tuner.ir.graph import Graph, Node, Region, extract
 from tuner.ir.types import TensorType
@@ -39,6 +39,8 @@ from tuner.kernel.least import computing_operations, moving_operations
 from tuner.kernel.lower import lower
 from tuner.kernel.nest import LoopNest
 from tuner.kernel.schedule import default as default_schedule
+from tuner.kernel.split import PARTS, is_split, launches, uncut
+from tuner.kernel.split_space import split_default, split_fault
 from tuner.library_work import library_work
 from tuner.plan import GENERATED, Family, Options, Resources, Schedule
 
@@ -46,18 +48,35 @@ LIBRARY_SCHEDULE = Schedule.of()
 """A library call has no knobs of ours."""
 PIPES: Final = tuple(Pipe)
 NOTHING_MOVED: Final = Moved(private_bytes=0.0, cache_bytes=0.0, dram_bytes=0.0)
+ALIKE: Final = 1.01
+"""Prices that differ by no more are those of equally fast schedules."""
 FLOORED: Final = frozenset({Family.POINTWISE, Family.REDUCTION})
 """Families whose kernels read all of what they read, but for nodes that narrow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """A region's counted work and predicted time."""
+    """A region's counted work and predicted time.
+
+    Attributes:
+        work: of the kernel in one launch.
+        launches: work of the launches that the schedule asks for, in order.
+    """
 
     work: Work
+    launches: tuple[Work, ...]
     estimate: Estimate
     schedule: Schedule
     floor_seconds: float
+
+    def least(self) -> Mapping[Pipe, float]:
+        """Operations, by the way of launching it that does fewer."""
+        together: dict[Pipe, float] = {}
+        for work in self.launches:
+            for pipe, count in work.operations.items():
+                together[pipe] = together.get(pipe, 0.0) + count
+        alone = self.work.operations
+        return {pipe: min(alone[pipe], together.get(pipe, 0.0)) for pipe in alone}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +231,7 @@ class Pricer:
         if found is None:
             return {}
         (node,) = (n for n in map(self._named, region.nodes) if n.op != ALIAS)
-        return computing_operations(self._graph, node, found.work.operations)
+        return computing_operations(self._graph, node, found.least())
 
     @cached_property
     def lowered_pipes(self) -> frozenset[Pipe]:
@@ -294,15 +313,77 @@ def price(
     if family not in GENERATED:
         work = library_work(small, device)
         work = replace(work, operations=_with(work.operations, stated))
-        return _predict(work, LIBRARY_SCHEDULE, device, options)
+        return _predict([work], LIBRARY_SCHEDULE, device, options)
     try:
         nest = lower(small)
     except CannotLower:
         return None
-    schedule = schedule or default_schedule(nest, device)
-    return predict_nest(
-        nest, schedule, device, options, resources=resources, extra=stated
+    if schedule is not None:
+        return predict_nest(
+            nest, schedule, device, options, resources=resources, extra=stated
+        )
+    plain = default_schedule(nest, device)
+    cut = split_default(nest, device) if may_split(device, options) else ()
+    whole, *split = (
+        predict_nest(nest, each, device, options, extra=stated)
+        for each in (uncut(plain) if cut else plain, *cut)
     )
+    best = _preferred(whole, split)
+    floor = min(whole.floor_seconds, best.floor_seconds)
+    return replace(best, work=whole.work, floor_seconds=floor)
+
+
+def _preferred(whole: Priced, split: Sequence[Priced]) -> Priced:
+    """The fastest; of about equally fast numbers of parts the greatest.
+
+    Each part is added up by itself, so sums of more parts err less.
+    """
+    best = min([whole, *split], key=lambda each: each.estimate.seconds)
+    near = ALIKE * best.estimate.seconds
+    alike = [each for each in split if each.estimate.seconds <= near]
+    if not is_split(best.schedule):
+        return best
+    return max(alike, key=lambda each: each.schedule[PARTS])
+
+
+def may_split(device: Device, options: Options) -> bool:
+    """Whether a reduction may be two launches.
+
+    Where traffic is all that counts, partial results only add to it. Under a cap of
+    memory a partition is chosen by the tensors between its kernels, and scratch memory
+    of a kernel is none of them.
+    """
+    return device.kind != "ideal" and options.memory_cap_bytes is None
+
+
+def launches_in_words(
+    small: Graph, schedule: Schedule, device: Device, options: Options
+) -> str:
+    """How often a reduction is launched, and why, in one line.
+
+    Args:
+        small: the kernel's graph.
+        schedule: that it has.
+        device: limits and rates.
+        options: launch mode, and whether memory is capped.
+    """
+    nest = lower(small)
+    if is_split(schedule):
+        other = default_schedule(nest, device)
+        count = schedule[PARTS]
+        word = f"two, rows in {count} parts: one"
+    elif not may_split(device, options):
+        return "one: scratch memory would be traffic, or go past the cap of memory"
+    else:
+        fault, cut = split_fault(nest, device), split_default(nest, device)
+        if fault or not cut:
+            return f"one: {fault or 'no number of parts is legal'}"
+        other, word = cut[0], "one: two"
+    theirs, ours = (
+        predict_nest(nest, each, device, options).estimate.seconds
+        for each in (other, schedule)
+    )
+    return f"{word} would cost {1e6 * (theirs - ours):+.2f} µs"
 
 
 def predict_nest(
@@ -318,22 +399,27 @@ def predict_nest(
 
     Args:
         nest: the kernel.
-        schedule: how it walks.
+        schedule: how it walks; a split one may be none but of this kernel's space.
         device: limits and rates.
         options: launch mode.
         resources: what a real compiler said; makes the evidence `compiled`.
         extra: operations that rules state beyond those that the code shows.
     """
-    work = count_work(nest, schedule, device)
+    works = [count_work(one, its, device) for one, its in launches(nest, schedule)]
     if extra:
-        work = replace(work, operations=_with(work.operations, extra))
+        first = works[0]
+        works[0] = replace(first, operations=_with(first.operations, extra))
     if resources is None:
-        return _predict(work, schedule, device, options)
-    compiled = replace(
-        work,
-        registers_per_thread=resources.registers,
-        spill_bytes_per_thread=resources.spill_store_bytes + resources.spill_load_bytes,
-    )
+        return _predict(works, schedule, device, options)
+    spilled = resources.spill_store_bytes + resources.spill_load_bytes
+    compiled = [
+        replace(
+            work,
+            registers_per_thread=resources.registers,
+            spill_bytes_per_thread=spilled,
+        )
+        for work in works
+    ]
     return _predict(compiled, schedule, device, options, Evidence.COMPILED)
 
 
@@ -362,16 +448,18 @@ def _with(
 
 
 def _predict(
-    work: Work,
+    works: Sequence[Work],
     schedule: Schedule,
     device: Device,
     options: Options,
     evidence: Evidence = Evidence.ANALYTIC,
 ) -> Priced:
     mode = options.launch_mode
+    told = [predict(w, device, launch_mode=mode, evidence=evidence) for w in works]
     return Priced(
-        work=work,
-        estimate=predict(work, device, launch_mode=mode, evidence=evidence),
+        work=works[0],
+        launches=tuple(works),
+        estimate=in_turn(told),
         schedule=schedule,
-        floor_seconds=lower_bound(work, device, launch_mode=mode),
+        floor_seconds=sum(lower_bound(w, device, launch_mode=mode) for w in works),
     )

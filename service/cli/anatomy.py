@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from service.cli.planning import Planned
-    from tuner.plan import Choice
+    from tuner.plan import Choice, PlannedKernel
 
 _ID: Final = re.compile(r"\b[nt]\d+\b")
 Json = dict[str, Any]
@@ -53,6 +53,7 @@ def groups(planned: Planned) -> list[Json]:
             "kernel": kernel.name,
             "family": str(kernel.family),
             "ops": boundaries.ops_in_words(plan.graph, choice),
+            "launches": _launches_in_words(planned, kernel),
             "nodes": nodes[kernel.name],
             "inputs": [_tensor(planned, name) for name in kernel.inputs],
             "outputs": [_tensor(planned, name) for name in kernel.region.outputs],
@@ -190,6 +191,22 @@ def profile(planned: Planned) -> Json:
     return asdict(found)
 
 
+def _launches_in_words(planned: Planned, kernel: PlannedKernel) -> str | None:
+    """How often a reduction is launched, and why; nothing to say of other kernels."""
+    from tuner.ir.graph import extract
+    from tuner.plan import Family
+    from tuner.pricing import launches_in_words
+
+    if kernel.family is not Family.REDUCTION:
+        return None
+    small = extract(planned.plan.graph, kernel.region)
+    prepared = planned.prepared
+    return _in_names(
+        planned,
+        launches_in_words(small, kernel.schedule, prepared.device, prepared.options),
+    )
+
+
 def _launches(pricer: Any) -> Callable[[Choice], float]:
     def seconds(choice: Choice) -> float:
         found = pricer.priced(choice.region, choice.family)
@@ -225,6 +242,8 @@ def show_groups(found: Sequence[Mapping[str, Any]]) -> None:
             f"{size(group['traffic_bytes'])} moved"
         )
         output.line(f"  ops     {group['ops']}")
+        if group["launches"]:
+            output.line(f"  launch  {group['launches']}")
         for word, key in (("reads", "inputs"), ("writes", "outputs")):
             for tensor in group[key]:
                 output.line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from service.cli import lookups
@@ -11,6 +12,7 @@ from service.store import blobs
 from service.store.database import connect
 from tuner import execution, pipeline
 from tuner.errors import TunerError
+from tuner.execution import scratch_of
 from tuner.ir.graph import Graph, Node
 from tuner.ir.types import DType, TensorType
 from tuner.plan import Argument, Buffer, MemoryPlan, Source
@@ -128,12 +130,13 @@ def _program(
     given = (*body["graph"]["constants"], *graph.weights)
     made = set(prepare.outputs)
     given = (*given, *prepare.weights, *prepare.inputs)
+    steps = tuple(_step(k, graph, language, texts) for k in body["kernels"])
     return Program(
-        steps=tuple(_step(k, graph, language, texts) for k in body["kernels"]),
+        steps=steps,
         inputs=graph.inputs,
         outputs=graph.outputs,
         weights=tuple(dict.fromkeys(name for name in given if name not in made)),
-        types={**prepare.types, **graph.types},
+        types={**prepare.types, **graph.types, **scratch_of(steps)},
         memory=MemoryPlan(
             buffers=tuple(Buffer(**buffer) for buffer in body["buffers"]),
             aliases=body["aliases"],
@@ -160,10 +163,40 @@ def _graph(stored: Mapping[str, Any]) -> Graph:
         inputs=tuple(stored["inputs"]),
         weights=tuple(stored["weights"]),
         outputs=tuple(stored["outputs"]),
-        types={
-            name: TensorType(dtype=DType(kind["dtype"]), shape=tuple(kind["shape"]))
-            for name, kind in stored["tensors"].items()
-        },
+        types=_types(stored["tensors"]),
+    )
+
+
+def _types(stored: Mapping[str, Any]) -> dict[str, TensorType]:
+    return {
+        name: TensorType(dtype=DType(kind["dtype"]), shape=tuple(kind["shape"]))
+        for name, kind in stored.items()
+    }
+
+
+def _source(
+    launch: Mapping[str, Any],
+    kernel: Mapping[str, Any],
+    language: Format,
+    text: str,
+    scratch: Mapping[str, TensorType],
+) -> Source:
+    """One launch of a stored kernel."""
+    return Source(
+        language=language,
+        text=text,
+        entry=launch["entry"],
+        arguments=tuple(
+            Argument(
+                tensor=name,
+                is_output=name in kernel["outputs"],
+                scratch=scratch.get(name),
+            )
+            for name in launch["arguments"]
+        ),
+        grid=tuple(launch["grid"]),
+        block=tuple(launch["block"]),
+        shared_bytes=launch["shared_bytes"],
     )
 
 
@@ -179,18 +212,13 @@ def _step(
                 "this plan was stored without the arguments of its launches",
                 hint="export the model instead, with --plan for a tuned plan",
             )
-        source = Source(
-            language=language,
-            text=texts[kernel["sources"][language]],
-            entry=launch["entry"],
-            arguments=tuple(
-                Argument(tensor=name, is_output=name in kernel["outputs"])
-                for name in launch["arguments"]
-            ),
-            grid=tuple(launch["grid"]),
-            block=tuple(launch["block"]),
-            shared_bytes=launch["shared_bytes"],
+        scratch = _types(launch.get("scratch", {}))
+        text = texts[kernel["sources"][language]]
+        first, *others = (
+            _source(one, kernel, language, text, scratch)
+            for one in (launch, *launch.get("before", ()))
         )
+        source = replace(first, before=tuple(others))
     part = Graph(
         nodes=tuple(graph.by_name[name] for name in kernel["nodes"]),
         inputs=tuple(kernel["inputs"]),

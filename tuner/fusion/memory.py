@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -15,12 +15,17 @@ ALIGNMENT_BYTES: Final = 128
 """Sub-buffers of an OpenCL arena start at multiples of this."""
 
 
-def plan_memory(graph: Graph, regions: Sequence[Region]) -> MemoryPlan:
+def plan_memory(
+    graph: Graph,
+    regions: Sequence[Region],
+    scratch: Sequence[Mapping[str, int]] = (),
+) -> MemoryPlan:
     """Lay out the tensors that pass between kernels.
 
     Args:
         graph: the whole graph.
         regions: the kernels, in launch order.
+        scratch: bytes by name of what the launches of each kernel hand to each other.
 
     Tensors that the graph is given or delivers have memory of their own; the arena
     holds the others. Offsets go to the largest tensors first, each at the lowest place
@@ -28,7 +33,11 @@ def plan_memory(graph: Graph, regions: Sequence[Region]) -> MemoryPlan:
     memory management for deep neural net inference", 2020).
     """
     spans = _spans(graph, regions)
-    buffers = _placed(graph, spans)
+    sizes = {name: graph.types[name].bytes for name in spans}
+    for step, own in enumerate(scratch):
+        spans |= dict.fromkeys(own, (step, step))
+        sizes |= own
+    buffers = _placed(sizes, spans)
     arena = max((b.offset + _aligned(b.bytes) for b in buffers), default=0)
     home = homes(graph)
     aliases = {name: source for name, source in home.items() if name != source}
@@ -36,7 +45,7 @@ def plan_memory(graph: Graph, regions: Sequence[Region]) -> MemoryPlan:
         buffers=buffers,
         aliases=MappingProxyType(aliases),
         arena_bytes=arena,
-        peak_bytes=_peak(graph, spans, len(regions)),
+        peak_bytes=resident_bytes(graph) + _peak(sizes, spans, len(regions)),
     )
 
 
@@ -65,12 +74,14 @@ def _spans(graph: Graph, regions: Sequence[Region]) -> dict[str, tuple[int, int]
     return spans
 
 
-def _placed(graph: Graph, spans: dict[str, tuple[int, int]]) -> tuple[Buffer, ...]:
+def _placed(
+    sizes: Mapping[str, int], spans: Mapping[str, tuple[int, int]]
+) -> tuple[Buffer, ...]:
     placed: list[Buffer] = []
-    order = sorted(spans, key=lambda n: (-graph.types[n].bytes, spans[n], n))
+    order = sorted(spans, key=lambda n: (-sizes[n], spans[n], n))
     for name in order:
         first, last = spans[name]
-        size = graph.types[name].bytes
+        size = sizes[name]
         alive = sorted(
             (b.offset, b.offset + _aligned(b.bytes))
             for b in placed
@@ -91,14 +102,16 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def _peak(graph: Graph, spans: dict[str, tuple[int, int]], steps: int) -> int:
-    """Most bytes alive at once, with everything given and delivered."""
+def _peak(
+    sizes: Mapping[str, int], spans: Mapping[str, tuple[int, int]], steps: int
+) -> int:
+    """Most bytes between kernels that are alive at once."""
     change = [0] * (steps + 1)
     for name, (first, last) in spans.items():
-        change[first] += graph.types[name].bytes
-        change[last + 1] -= graph.types[name].bytes
+        change[first] += sizes[name]
+        change[last + 1] -= sizes[name]
     alive = most = 0
     for step in change:
         alive += step
         most = max(most, alive)
-    return resident_bytes(graph) + most
+    return most

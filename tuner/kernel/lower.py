@@ -61,7 +61,7 @@ def lower(graph: Graph) -> LoopNest:
         outputs = []
     for names in _alike(graph, outputs):
         groups += _pointwise(graph, slots, names)
-    return LoopNest(family=family, tensors=tensors, groups=tuple(groups))
+    return LoopNest(family=family, tensors=tensors, groups=tuple(groups), graph=graph)
 
 
 def _has_rows(graph: Graph) -> bool:

@@ -20,7 +20,7 @@ is stored at stage ``p`` is stored in the first pass in which it is known.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tuner.ir.expr import Expr
+    from tuner.ir.graph import Graph
     from tuner.ir.types import DType
     from tuner.plan import Family
 
@@ -307,11 +308,21 @@ def _closure(
 
 @dataclass(frozen=True, kw_only=True)
 class LoopNest:
-    """One kernel, before it is known how threads walk through it."""
+    """One kernel, before it is known how threads walk through it.
+
+    Attributes:
+        graph: what was lowered; a schedule may ask for another lowering of it.
+    """
 
     family: Family
     tensors: tuple[Tensor, ...]
     groups: tuple[Group, ...]
+    graph: Graph | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def known_halves(self) -> dict[int, tuple[LoopNest, LoopNest]]:
+        """Both launches by number of parts, as `tuner.kernel.split` found them."""
+        return {}
 
     @cached_property
     def index_bits(self) -> int:

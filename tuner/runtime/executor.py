@@ -139,7 +139,7 @@ class Executor:
     def _bind(self, step: Step, *, waits: bool) -> Enqueue:
         names = (*step.graph.inputs, *step.graph.weights)
         if step.source is not None:
-            touched = [argument.tensor for argument in step.source.arguments]
+            touched = [argument.tensor for argument in step.source.touched]
             memories = {name: self._memory(step.tensor(name)) for name in touched}
             exactness = self._program.exactness
             return bind_generated(

@@ -142,7 +142,11 @@ def export(
     layout = _Layout(program, known)
     for name in program.inputs:
         layout.buffer(name)
-    steps = [_step(step, layout, language, with_models) for step in program.steps]
+    steps = [
+        row
+        for step in program.steps
+        for row in _rows(step, layout, language, with_models)
+    ]
     outputs = [layout.buffer(name) for name in program.outputs]
     prepare = _prepare(program, layout, weights, with_models)
     files = {**(_library_files(program) if with_models else {}), **prepare.files()}
@@ -182,20 +186,33 @@ def _known(program: Program, weights: Mapping[str, Array]) -> Mapping[str, Array
     return given
 
 
-def _step(
+def _rows(
     step: Step, layout: _Layout, language: Language, with_models: bool
-) -> dict[str, Any]:
+) -> list[dict[str, Any]]:
+    """What a host does for a step: a library call, or the launches of a kernel."""
     if step.source is None:
         given = (*step.graph.inputs, *step.graph.weights)
-        return {
-            "name": step.name,
-            "kind": "library",
-            "model": f"library/{step.name}.onnx" if with_models else None,
-            "operators": _operators(step.graph),
-            "inputs": [layout.buffer(step.tensor(name)) for name in given],
-            "outputs": [layout.buffer(step.tensor(n)) for n in step.graph.outputs],
-        }
-    source = step.source
+        return [
+            {
+                "name": step.name,
+                "kind": "library",
+                "model": f"library/{step.name}.onnx" if with_models else None,
+                "operators": _operators(step.graph),
+                "inputs": [layout.buffer(step.tensor(name)) for name in given],
+                "outputs": [layout.buffer(step.tensor(n)) for n in step.graph.outputs],
+            }
+        ]
+    *before, last = (
+        _launch(step, source, layout, language) for source in step.source.launches
+    )
+    for number, launch in enumerate(before):
+        launch["name"] = f"{step.name}.{number}"
+    return [*before, last]
+
+
+def _launch(
+    step: Step, source: Source, layout: _Layout, language: Language
+) -> dict[str, Any]:
     return {
         "name": step.name,
         "kind": "kernel",

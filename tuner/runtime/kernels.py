@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,35 @@ def bind_generated(
     *,
     exactness: str = "strict",
 ) -> Enqueue:
-    """A launch of a generated kernel on the memories of its tensors."""
-    ordered = [memories[argument.tensor] for argument in source.arguments]
-    return backend.bind(source, ordered, exactness=exactness)
+    """The launches of a generated kernel on the memories of its tensors.
+
+    Args:
+        backend: whose memories they are.
+        source: the kernel.
+        memories: by tensor; scratch memory that is not among them is allocated, and
+            lives as long as the result.
+        exactness: what the compiler may reorder.
+    """
+    scratch = {
+        name: backend.allocate(kind.bytes)
+        for name, kind in source.scratch.items()
+        if name not in memories
+    }
+    places = {**memories, **scratch}
+    calls = tuple(
+        backend.bind(
+            launch,
+            [places[argument.tensor] for argument in launch.arguments],
+            exactness=exactness,
+        )
+        for launch in source.launches
+    )
+    return calls[0] if len(calls) == 1 else partial(_in_turn, calls)
+
+
+def _in_turn(calls: tuple[Enqueue, ...]) -> None:
+    for call in calls:
+        call()
 
 
 def bind_library(

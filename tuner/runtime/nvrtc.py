@@ -130,23 +130,24 @@ def _compile(source: Source, architecture: str, exactness: str) -> Compiled:
 def read_resources(log: str, architecture: str, dynamic_bytes: int = 0) -> Resources:
     """Registers, spills and shared memory from the assembler's report.
 
+    Of several kernel functions in one text, each number is the greatest.
+
     Args:
-        log: of one kernel, compiled with ``--ptxas-options=-v``.
+        log: of one text, compiled with ``--ptxas-options=-v``.
         architecture: that it was compiled for.
         dynamic_bytes: shared memory that is asked for at launch instead.
 
     Raises:
         CompileFailed: the log holds no report.
     """
-    registers, spills = _REPORT.search(log), _SPILLS.search(log)
-    if registers is None or spills is None:
+    registers, spills = _REPORT.findall(log), _SPILLS.findall(log)
+    if not registers or not spills:
         raise CompileFailed(architecture, f"no resource report in {log!r}")
-    shared = _SHARED.search(log)
-    static_bytes = int(shared.group(1)) if shared is not None else 0
+    static_bytes = max(map(int, _SHARED.findall(log)), default=0)
     return Resources(
-        registers=int(registers.group(1)),
-        spill_store_bytes=int(spills.group(1)),
-        spill_load_bytes=int(spills.group(2)),
+        registers=max(map(int, registers)),
+        spill_store_bytes=max(int(stored) for stored, _ in spills),
+        spill_load_bytes=max(int(loaded) for _, loaded in spills),
         shared_bytes=static_bytes or dynamic_bytes,
         architecture=architecture,
     )

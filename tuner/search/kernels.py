@@ -12,8 +12,9 @@ from tuner.assembly import KernelForm, Tuned
 from tuner.errors import InternalError
 from tuner.kernel.lower import lower
 from tuner.kernel.schedule import regime, space
+from tuner.kernel.split_space import split_space
 from tuner.plan import GENERATED, Choice, Family, Measurement, Options, Schedule
-from tuner.pricing import predict_nest, price
+from tuner.pricing import may_split, predict_nest, price
 from tuner.search.experience import shipped
 from tuner.search.study import KernelStudy
 
@@ -227,7 +228,8 @@ def expected_schedules(
     if family not in GENERATED:
         return {}
     nest = lower(form.graph)
-    schedules = space(nest, device)
+    search = split_space if may_split(device, options) else space
+    schedules = search(nest, device)
     factors = shipped(device.kind).factors(regime(nest), schedules)
     expected = {
         schedule: factors[schedule]

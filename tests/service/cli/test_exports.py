@@ -135,6 +135,44 @@ def test_the_c_host_computes_what_the_model_says(
         assert np.allclose(ours.reshape(true.shape), true, atol=1e-5)
 
 
+def _norm(elements: int) -> onnx.ModelProto:
+    return onnx_model(
+        [node("ReduceL2", "x", "y", keepdims=0)],
+        [value("x", [elements])],
+        [value("y", [])],
+    )
+
+
+@needs_cmake
+def test_a_kernel_of_two_launches_is_two_steps(
+    fuseplan: Fuseplan, tmp_path: Path, environment: Mapping[str, str]
+) -> None:
+    """Two entries of one file, and memory between them; the C host needs no more."""
+    proto = _norm(3_000_017)
+    path, folder = tmp_path / "norm.onnx", tmp_path / "out"
+    path.write_bytes(proto.SerializeToString())
+    assert fuseplan("export", path, "-f", "opencl", "-o", folder).code == 0
+    manifest = json.loads((folder / "manifest.json").read_text())
+    first, second = manifest["steps"]
+    assert (first["name"], second["name"]) == ("k0.0", "k0")
+    assert first["file"] == second["file"]
+    assert first["entry"] != second["entry"]
+    (between,) = {*first["arguments"]} & {*second["arguments"]}
+    assert manifest["buffers"][between]["kind"] == "arena"
+    _build(folder, environment)
+    given, found = tmp_path / "given", tmp_path / "found"
+    given.mkdir()
+    found.mkdir()
+    x = np.random.default_rng(0).standard_normal(3_000_017).astype(np.float32)
+    (number,) = manifest["inputs"]
+    x.tofile(given / f"{manifest['buffers'][number]['tensor']}.bin")
+    _run([folder / "build" / "run_plan", folder, given, found], environment)
+    (number,) = manifest["outputs"]
+    name = manifest["buffers"][number]["tensor"]
+    ours = np.fromfile(found / f"{name}.bin", np.float32)
+    assert np.allclose(ours, np.linalg.norm(x.astype(np.float64)), rtol=1e-5)
+
+
 @needs_cmake
 def test_the_c_host_says_what_is_missing(
     fuseplan: Fuseplan, tmp_path: Path, environment: Mapping[str, str], model: Path

@@ -31,7 +31,9 @@ from tuner.kernel.count import work
 from tuner.kernel.lower import lower
 from tuner.kernel.render import CUDA, OPENCL, render
 from tuner.kernel.schedule import default
-from tuner.plan import CODEGEN_REVISION, PRICE_REVISION
+from tuner.kernel.split_space import split_default
+from tuner.plan import CODEGEN_REVISION, PRICE_REVISION, Family, Options
+from tuner.pricing import price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -153,6 +155,36 @@ def _vector_product() -> Graph:
     return b.graph(b.op("sigmoid", y))
 
 
+def norm(elements: int, dtype: DType = DType.F32) -> Graph:
+    """Square root of the sum of squares of all elements."""
+    b = Builder()
+    x = b.input(elements, dtype=dtype)
+    total = b.op("reduce_sum", b.op("mul", x, x), axes=(0,), keepdims=0)
+    return b.graph(b.op("sqrt", total))
+
+
+def _long_row() -> Graph:
+    """The mean of a row whose length is a prime number."""
+    b = Builder()
+    x = b.input(1, 100_003, dtype=DType.BF16)
+    total = b.op("reduce_sum", x, axes=(1,), keepdims=1)
+    return b.graph(b.op("mul", total, b.constant(1 / 100_003, DType.BF16)))
+
+
+def _long_columns() -> Graph:
+    b = Builder()
+    return b.graph(b.op("reduce_max", b.input(200_000, 24), axes=(0,), keepdims=0))
+
+
+SPLITS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
+    {
+        "long_columns_split": _long_columns,
+        "long_row_bf16_split": _long_row,
+        "norm_split": lambda: norm(1_000_000),
+    }
+)
+"""Kernels of two launches, under the first of their split schedules."""
+
 GRAPHS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
     {
         "add_layer_norm": lambda: add_layer_norm(64, 768),
@@ -188,6 +220,11 @@ def texts() -> dict[str, str]:
         cpu, gpu = default(nest, find("cpu")), default(nest, find("a100-80"))
         found[f"{name}.cl"] = render(nest, cpu, OPENCL).text
         found[f"{name}.cu"] = render(nest, gpu, CUDA).text
+    for name, make in SPLITS.items():
+        nest = lower(make())
+        cpu, gpu = (split_default(nest, find(target))[0] for target in TARGETS)
+        found[f"{name}.cl"] = render(nest, cpu, OPENCL).text
+        found[f"{name}.cu"] = render(nest, gpu, CUDA).text
     return found
 
 
@@ -206,6 +243,11 @@ def prices() -> dict[str, str]:
             device = find(target)
             counted = work(nest, default(nest, device), device)
             found[f"{name} {target}"] = f"{predict(counted, device).seconds:.6g}"
+    for name, make in SPLITS.items():
+        for target in TARGETS:
+            priced = price(make(), Family.REDUCTION, find(target), Options())
+            assert priced is not None
+            found[f"{name} {target}"] = f"{priced.estimate.seconds:.6g}"
     return found
 
 

@@ -53,13 +53,16 @@ def run(
     """Outputs of the generated kernel, computed over poisoned memory."""
     source = render(lower(graph), schedule, OPENCL)
     memories = {}
-    for argument in source.arguments:
+    for argument in source.touched:
+        if argument.scratch is not None:
+            continue
         memory = backend.allocate(graph.types[argument.tensor].bytes)
         backend.fill(memory, POISON)
         if not argument.is_output:
             backend.write(memory, feeds[argument.tensor])
         memories[argument.tensor] = memory
-    bind_generated(backend, source, memories)()
+    launch = bind_generated(backend, source, memories)
+    launch()
     backend.synchronise()
     found = {}
     for name in graph.outputs:

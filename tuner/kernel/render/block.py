@@ -32,7 +32,7 @@ class BlockText(ABC):
         self.mapping = scope.mapping
         self.dialect = scope.dialect
         self.lines = scope.lines
-        self.collectives = Collectives(scope.mapping, scope.dialect)
+        self.collectives = Collectives(scope.mapping, scope.dialect, scope.suffix)
         self.values = Values(scope, self._partial)
         self.stores = Stores(scope, self.values)
 

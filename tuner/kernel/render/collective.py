@@ -25,9 +25,10 @@ class Collectives:
         uses_subgroups: whether some function exchanges values within a sub-group.
     """
 
-    def __init__(self, mapping: Mapping, dialect: Dialect) -> None:
+    def __init__(self, mapping: Mapping, dialect: Dialect, suffix: str = "") -> None:
         self._mapping = mapping
         self._dialect = dialect
+        self._suffix = suffix
         self.functions: dict[str, str] = {}
         self.shared: dict[str, int] = {}
         self.uses_subgroups = False
@@ -38,7 +39,7 @@ class Collectives:
         if mapping.lanes == 1:
             return value
         width = subgroup_width(mapping, dialect)
-        name = f"lanes_{op}_{dtype.value}"
+        name = f"lanes_{op}_{dtype.value}{self._suffix}"
         fallback = not width or bool(dialect.subgroup_guard)
         uses_shared = fallback or mapping.lanes > width
         head = self._head(name, dtype, uses_shared=uses_shared)
@@ -65,7 +66,7 @@ class Collectives:
         mapping = self._mapping
         if mapping.teams == 1:
             return value
-        name = f"teams_{op}_{dtype.value}"
+        name = f"teams_{op}_{dtype.value}{self._suffix}"
         head = self._head(name, dtype, uses_shared=True)
         place = f"team * {mapping.lanes} + lane"
         body = _tree(

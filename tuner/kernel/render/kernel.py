@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tuner.ir.types import TensorType
 from tuner.kernel.mapping import blocks_of, map_groups
 from tuner.kernel.nest import Kind
 from tuner.kernel.render.group import GroupText
@@ -13,11 +15,12 @@ from tuner.kernel.render.scalar import helpers_in
 from tuner.kernel.render.scope import Scope
 from tuner.kernel.render.tensor import TensorText
 from tuner.kernel.render.tile import TileText
+from tuner.kernel.split import is_scratch, launches
 from tuner.plan import Argument, Schedule, Source
 
 if TYPE_CHECKING:
     from tuner.kernel.mapping import Mapping
-    from tuner.kernel.nest import LoopNest
+    from tuner.kernel.nest import LoopNest, Tensor
     from tuner.kernel.render.block import BlockText
     from tuner.kernel.render.dialect import Dialect
 
@@ -30,8 +33,45 @@ _LARGEST_PRODUCT: Final = 1 << 31
 def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
     """The source of a kernel in one language.
 
-    The text depends on the nest's structure alone: no name of the graph is in it.
+    The text depends on the nest's structure alone: no name of the graph is in it. The
+    launches of a split kernel are functions of one text.
+
+    Raises:
+        CannotLower: the schedule is split, and the kernel cannot be.
     """
+    *ahead, (last, its) = launches(nest, schedule)
+    before = [
+        _function(one, knobs, dialect, f"{ENTRY}_{number}", f"_{number}")
+        for number, (one, knobs) in enumerate(ahead)
+    ]
+    final = _function(last, its, dialect, ENTRY)
+    functions = [*before, final]
+    collectives = [text for each in functions for text in each.collectives]
+    bodies = [each.text for each in functions]
+    helpers = helpers_in("\n".join([*collectives, *bodies]), dialect)
+    parts = [dialect.prologue, *helpers, *collectives, *bodies]
+    text = "\n".join(part for part in parts if part) + "\n"
+    sources = tuple(replace(each.source, text=text) for each in before)
+    return replace(final.source, text=text, before=sources)
+
+
+class _Function(NamedTuple):
+    """One kernel function, and how it is launched.
+
+    Attributes:
+        collectives: texts of the functions in which its threads meet.
+        text: of the function itself.
+        source: everything but the text.
+    """
+
+    collectives: tuple[str, ...]
+    text: str
+    source: Source
+
+
+def _function(
+    nest: LoopNest, schedule: Schedule, dialect: Dialect, entry: str, suffix: str = ""
+) -> _Function:
     mappings = map_groups(nest, schedule)
     names = argument_names(nest)
     lines = Lines(1)
@@ -50,6 +90,7 @@ def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
             dialect=dialect,
             names=names,
             lines=lines,
+            suffix=suffix,
         )
         text = _writer(scope)
         if len(nest.groups) > 1:
@@ -66,19 +107,23 @@ def render(nest: LoopNest, schedule: Schedule, dialect: Dialect) -> Source:
     lanes = mappings[0].lanes if mappings else 1
     teams = mappings[0].teams if mappings else 1
     body = "\n".join([*_shared_lines(shared, dialect), *lines.lines])
-    helpers = helpers_in("\n".join([*collectives.values(), body]), dialect)
-    head = _signature(nest, dialect, names, lanes, teams, attribute)
-    parts = [dialect.prologue, *helpers, *collectives.values(), f"{head} {{", body, "}"]
-    return Source(
+    head = _signature(nest, dialect, names, (entry, lanes, teams), attribute)
+    source = Source(
         language=dialect.language,
-        text="\n".join(part for part in parts if part) + "\n",
-        entry=ENTRY,
-        arguments=tuple(
-            Argument(tensor=t.name, is_output=t.is_output) for t in nest.tensors
-        ),
+        text="",
+        entry=entry,
+        arguments=tuple(map(_argument, nest.tensors)),
         grid=(blocks_of(mappings), 1, 1),
         block=(lanes, teams, 1),
     )
+    return _Function(tuple(collectives.values()), f"{head} {{\n{body}\n}}", source)
+
+
+def _argument(tensor: Tensor) -> Argument:
+    scratch = None
+    if is_scratch(tensor.name):
+        scratch = TensorType(dtype=tensor.dtype, shape=(tensor.elements,))
+    return Argument(tensor=tensor.name, is_output=tensor.is_output, scratch=scratch)
 
 
 def _block(mappings: tuple[Mapping, ...], index: str, dialect: Dialect) -> str:
@@ -136,10 +181,10 @@ def _signature(
     nest: LoopNest,
     dialect: Dialect,
     names: tuple[str, ...],
-    lanes: int,
-    teams: int,
+    launch: tuple[str, int, int],
     attribute: bool,
 ) -> str:
+    entry, lanes, teams = launch
     arguments = [
         (dialect.output if tensor.is_output else dialect.input).format(
             type=dialect.storage[tensor.dtype].type, name=name
@@ -152,7 +197,7 @@ def _signature(
         text = f"#if {dialect.subgroup_guard}\n{line}\n#endif\n"
     return dialect.kernel.format(
         attribute=text,
-        name=ENTRY,
+        name=entry,
         arguments=", ".join(arguments),
         threads=lanes * teams,
         x=lanes,

@@ -30,6 +30,7 @@ class Scope:
         dialect: the language.
         names: of the pointer arguments, in the order of the nest's tensors.
         lines: the text so far.
+        suffix: of the names of helper functions, where one text has several kernels.
     """
 
     nest: LoopNest
@@ -38,6 +39,7 @@ class Scope:
     dialect: Dialect
     names: Sequence[str]
     lines: Lines
+    suffix: str = ""
 
     @property
     def index_type(self) -> str:

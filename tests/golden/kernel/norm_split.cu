@@ -1,0 +1,90 @@
+static __device__ __forceinline__ float lanes_reduce_sum_f32_0(float x, int lane, int team, float* shared) {
+    float x16 = __shfl_xor_sync(0xffffffffu, x, 16);
+    x = x + x16;
+    float x8 = __shfl_xor_sync(0xffffffffu, x, 8);
+    x = x + x8;
+    float x4 = __shfl_xor_sync(0xffffffffu, x, 4);
+    x = x + x4;
+    float x2 = __shfl_xor_sync(0xffffffffu, x, 2);
+    x = x + x2;
+    float x1 = __shfl_xor_sync(0xffffffffu, x, 1);
+    x = x + x1;
+    if (lane % 32 == 0)
+        shared[team * 16 + lane / 32] = x;
+    __syncthreads();
+    x = shared[team * 16];
+    for (int i = 1; i < 16; i++) x = x + shared[team * 16 + i];
+    __syncthreads();
+    return x;
+}
+static __device__ __forceinline__ float lanes_reduce_sum_f32(float x, int lane, int team) {
+    float x16 = __shfl_xor_sync(0xffffffffu, x, 16);
+    x = x + x16;
+    float x8 = __shfl_xor_sync(0xffffffffu, x, 8);
+    x = x + x8;
+    float x4 = __shfl_xor_sync(0xffffffffu, x, 4);
+    x = x + x4;
+    float x2 = __shfl_xor_sync(0xffffffffu, x, 2);
+    x = x + x2;
+    float x1 = __shfl_xor_sync(0xffffffffu, x, 1);
+    x = x + x1;
+    return x;
+}
+extern "C" __global__ void __launch_bounds__(512)
+fused_0(const float* __restrict__ in0, float* __restrict__ out0) {
+    __shared__ float shared_f32[16];
+    const int lane = threadIdx.x;
+    const int team = threadIdx.y;
+    const int block = (int)blockIdx.x;
+    const int part = block;
+    const int q = part + team;
+    float a0 = 0.0f;
+    for (int p = lane * 4; p < 10000; p += 2048) {
+        const float4 w0 = *(const float4*)(in0 + q * 10000 + p);
+        const float v0_0 = w0.x;
+        const float v0_1 = w0.y;
+        const float v0_2 = w0.z;
+        const float v0_3 = w0.w;
+        const float v1_0 = v0_0 * v0_0;
+        const float v1_1 = v0_1 * v0_1;
+        const float v1_2 = v0_2 * v0_2;
+        const float v1_3 = v0_3 * v0_3;
+        a0 = v1_0 + a0;
+        a0 = v1_1 + a0;
+        a0 = v1_2 + a0;
+        a0 = v1_3 + a0;
+    }
+    a0 = lanes_reduce_sum_f32_0(a0, lane, team, shared_f32);
+    const float v2 = a0;
+    if (lane == 0) {
+        out0[q] = v2;
+    }
+}
+extern "C" __global__ void __launch_bounds__(128)
+fused(const float* __restrict__ in0, float* __restrict__ out0) {
+    const int lane = threadIdx.x;
+    const int team = threadIdx.y;
+    const int block = (int)blockIdx.x;
+    const int part = block;
+    const int wanted = part * 4 + team;
+    const bool active = wanted <= 0;
+    const int q = active ? wanted : 0;
+    float a0 = 0.0f;
+    for (int p = lane * 4; p < 100; p += 128) {
+        const float4 w0 = *(const float4*)(in0 + p);
+        const float v0_0 = w0.x;
+        const float v0_1 = w0.y;
+        const float v0_2 = w0.z;
+        const float v0_3 = w0.w;
+        a0 = v0_0 + a0;
+        a0 = v0_1 + a0;
+        a0 = v0_2 + a0;
+        a0 = v0_3 + a0;
+    }
+    a0 = lanes_reduce_sum_f32(a0, lane, team);
+    const float v1 = a0;
+    const float v2 = sqrtf(v1);
+    if (lane == 0 && active) {
+        out0[0] = v2;
+    }
+}
