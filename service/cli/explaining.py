@@ -129,10 +129,12 @@ def _factor(factor: float | None) -> str:
 
 def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:
     """Compare the plan with the best one in which the choice is the other one."""
+    from service.jobs.opposite import opposite
     from tuner.errors import ConstraintsUnsatisfiable
     from tuner.plan import Pin
 
-    ours = planning.make(prepared).plan
+    made = planning.make(prepared)
+    ours = made.plan
     nodes = (_node(prepared, ours, a), _node(prepared, ours, b))
     if nodes[0] == nodes[1]:
         raise BadArgument(
@@ -152,13 +154,11 @@ def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:
         "reason": "",
     }
     try:
-        other = planning.make(replace(prepared, options=options)).plan
+        other = planning.make(replace(prepared, options=options))
     except ConstraintsUnsatisfiable as error:
         return {**told, "reason": error.problem}
-    seconds = other.partition.objective_seconds
-    moved = other.traffic_bytes - ours.traffic_bytes
-    launches = len(other.kernels) - len(ours.kernels)
-    reason = f"the other choice moves {moved:+d} bytes, launches {launches:+d} kernels"
+    seconds = other.plan.partition.objective_seconds
+    reason = opposite(made.stored, other.stored, nodes)
     return {**told, "other_objective_seconds": seconds, "reason": reason}
 
 

@@ -100,12 +100,13 @@ def solved(answer: Json) -> str:
     more = other - answer["objective_seconds"]
     if abs(more) <= _SAME * answer["objective_seconds"]:
         return (
-            f"Solved: {choice.lower()}, the best plan takes as long: {duration(other)}."
+            f"Solved: {choice.lower()}, the best plan takes as long: {duration(other)};"
+            f" {answer['reason']}."
         )
     return (
         f"Solved: {choice.lower()}, the best plan takes {duration(other)}, "
         f"{duration(abs(more))} {'more' if more > 0 else 'less'}"
-        f" ({percent(abs(more) / answer['objective_seconds'])})."
+        f" ({percent(abs(more) / answer['objective_seconds'])}); {answer['reason']}."
     )
 
 

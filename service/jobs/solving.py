@@ -6,9 +6,11 @@ the model again, which the database holds for whatever was ever tuned.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from service.jobs.opposite import opposite
 from service.jobs.planning import Question
 from service.store.plans import PlanRevision
 from tuner.errors import ConstraintsUnsatisfiable
@@ -31,7 +33,8 @@ def solve_other(
         told: what `explain` says of the two nodes.
 
     Returns:
-        Both times, the latter None where no plan has the other choice, and then why.
+        Both times, the latter None where no plan has the other choice, and then why;
+        else what the other plan does differently.
     """
     nodes = [told["a"]["id"], told["b"]["id"]]
     pin = {"fuse": not told["fused"], "nodes": nodes}
@@ -43,16 +46,20 @@ def solve_other(
         options={**question.options, "pins": pins},
     )
     # Measured kernels have other costs than predicted ones: like is laid beside like.
-    ours = body["objective_seconds"]
+    ours, ours_seconds = body, body["objective_seconds"]
     if body["evidence"] == "measured":
-        ours = plan(question).objective_seconds
+        again = plan(question)
+        ours, ours_seconds = json.loads(again.body), again.objective_seconds
     try:
-        other, reason = plan(pinned).objective_seconds, ""
+        found = plan(pinned)
     except ConstraintsUnsatisfiable as error:
-        other, reason = None, error.problem
+        seconds, reason = None, error.problem
+    else:
+        seconds = found.objective_seconds
+        reason = opposite(ours, json.loads(found.body), nodes)
     return {
         "fused": told["fused"],
-        "objective_seconds": ours,
-        "other_objective_seconds": other,
+        "objective_seconds": ours_seconds,
+        "other_objective_seconds": seconds,
         "reason": reason,
     }

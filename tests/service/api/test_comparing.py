@@ -149,10 +149,12 @@ def test_the_other_choice_is_solved(start: Start) -> None:
     assert told["objective_seconds"] == plain["plan"]["objective_seconds"]
     assert told["other_objective_seconds"] == apart["plan"]["objective_seconds"]
     assert told["other_objective_seconds"] > told["objective_seconds"]
+    assert "launches +1 kernels" in told["reason"]
     part = client.get(f"/plans/{key}/explain/solved", params=nodes)
     page = client.get(f"/plans/{key}/explain", params={**nodes, "solve": True})
     for text in (part.text, page.text):
         assert "Solved: apart, the best plan takes" in text
+        assert "launches +1 kernels" in text
     assert "<html" not in part.text
 
 

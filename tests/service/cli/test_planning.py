@@ -189,6 +189,7 @@ def test_explain_prices_the_other_choice(fuseplan: Fuseplan, model: Path) -> Non
     ended = fuseplan("explain", model, "masked", "softmax")
     assert "share k0" in ended.out
     assert re.search(r"moves \+\d+ bytes, launches \+1 kernels", ended.out)
+    assert re.search(r"there \(\d+ registers, .* here \(\d+ registers, ", ended.out)
     assert fuseplan("explain", model, "masked", "nobody").code == 2
     assert fuseplan("explain", model, "masked").code == 2
 
