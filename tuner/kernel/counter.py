@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cost_model.work import Pipe
-from tuner.ir.expr import Expr, calls, operations, parse
-from tuner.ir.ops import OPS
+from tuner.ir.expr import Expr, calls, operations
 from tuner.ir.types import DType
 from tuner.kernel.hops import hops
 from tuner.kernel.index import AtomKind, Guards, Index, runs
@@ -168,8 +167,7 @@ class Counter:
         value = self.group.values[number]
         what = value.what
         if isinstance(what, Apply):
-            expression = self._compiled(what)
-            for pipe, count in _cost(expression, what.operand).items():
+            for pipe, count in _cost(what.expression, what.operand).items():
                 self._add(pipe, count * times)
             if value.dtype is not what.operand:
                 self._add(Pipe.CONVERT, times)
@@ -181,22 +179,6 @@ class Counter:
                 self._add(Pipe.CONVERT, times)
         elif isinstance(what, Select):
             self._add(Pipe.INTEGER, times * (1 + 2 * len(what.guards)))
-
-    def _compiled(self, what: Apply) -> Expr:
-        """What a compiler makes of an expression.
-
-        OpenCL lets a quotient be off by 2.5 units of the last place, so that one by a
-        number is a product with its reciprocal; CUDA's is exact.
-
-        Source: Khronos, "The OpenCL C Specification", 3.0, 7.4, relative error as ULPs.
-        """
-        if self.device.kind != "cpu" or what.operand is not DType.F32:
-            return what.expression
-        divisor = self.group.values[what.args[-1]].what
-        is_quotient = what.expression == parse(OPS["div"].expression)
-        if is_quotient and isinstance(divisor, Constant):
-            return parse(OPS["mul"].expression)
-        return what.expression
 
     def _store(self, store: Store, times: float) -> None:
         group = self.group

@@ -46,13 +46,15 @@ def computing_operations(
     Args:
         graph: where the node is.
         node: of a reduction, each element counts once: how lanes join what they found
-            depends on the schedule. Of a division no reciprocal counts: a kernel that
-            divides rows by one number each takes one a row.
+            depends on the schedule. Of a division a product counts, and no reciprocal:
+            a kernel that divides rows by one number each takes one a row.
         alone: what was counted in a kernel of its own.
     """
     most = float("inf")
     if OPS[node.op].pattern is Pattern.REDUCTION:
         most = float(graph.types[node.inputs[0]].elements)
+    if node.op == "div":
+        most = float(graph.types[node.outputs[0]].elements)
     unknown = {*SCHEDULE_PIPES, *([Pipe.SPECIAL] if node.op == "div" else [])}
     return MappingProxyType(
         {p: min(n, most) for p, n in alone.items() if p not in unknown}

@@ -9,8 +9,10 @@ import pytest
 from cost_model.catalog import find
 from cost_model.work import Access, Pipe, Work
 from tests.tuner.kernel.builder import Builder, add_layer_norm, bias_gelu, softmax
+from tuner.ir.graph import extract, make_region
 from tuner.ir.types import DType
 from tuner.kernel.count import work
+from tuner.kernel.least import computing_operations
 from tuner.kernel.lower import lower
 from tuner.kernel.schedule import default, space
 from tuner.plan import Schedule
@@ -189,3 +191,22 @@ def test_nothing_has_a_schedule(name: str, shape: tuple[int, int], target: str) 
     for schedule in (default(nest, device), *space(nest, device)):
         found = work(nest, schedule, device)
         assert sum(a.unique_bytes for a in found.accesses if not a.is_write) <= 3 * 16
+
+
+def test_a_kernel_of_several_nodes_counts_no_less_than_each_alone() -> None:
+    """Rows that are divided by one number each are multiplied by its reciprocal."""
+    b = Builder()
+    x = b.op("exp", b.input(64, 96))
+    total = b.op("reduce_sum", x, axes=(1,), keepdims=1)
+    graph = b.graph(b.op("tanh", b.op("div", x, total)))
+    device = find("cpu")
+    found = work(lower(graph), default(lower(graph), device), device).operations
+    least: dict[Pipe, float] = {}
+    for node in graph.nodes:
+        small = extract(graph, make_region(graph, [node.name], node.outputs))
+        alone = work(lower(small), default(lower(small), device), device).operations
+        for pipe, count in computing_operations(graph, node, alone).items():
+            least[pipe] = least.get(pipe, 0.0) + count
+    assert least
+    for pipe, count in least.items():
+        assert count <= found[pipe]
