@@ -177,16 +177,26 @@ def worker(
     device: Annotated[
         str | None, typer.Option("--device", "-d", help="Device to measure on.")
     ] = None,
+    queue: Annotated[
+        str,
+        typer.Option("--queue", help="The queue that it must serve; auto is its own."),
+    ] = "auto",
     database_url: Annotated[
         str | None, typer.Option("--database-url", help="SQLAlchemy address.")
     ] = None,
 ) -> None:
     """Tune what the service has queued, on one device, until told to end."""
     from service.app import configure_logging, run_worker
-    from service.jobs.planning import target_of
+    from service.jobs.planning import queue_of, target_of
 
     given = inputs.settings(device=device, database_url=database_url)
-    target_of(given.device)
+    own = queue_of(target_of(given.device))
+    if queue not in {"auto", own}:
+        raise BadArgument(
+            f"--queue {queue}",
+            f"what {given.device} measures counts for the queue {own}",
+            hint=f"--queue {own}, or auto, which is the queue of the device",
+        )
     configure_logging(given)
     os.nice(given.worker_niceness)
     told = threading.Event()

@@ -61,9 +61,15 @@ def migrate(url: str) -> None:
 
 
 class JobQueue:
-    """Puts jobs in front of workers, wherever they run."""
+    """Puts jobs in front of workers, wherever they run.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: where the queues are.
+        version: of the workers that may take the jobs up.
+    """
+
+    def __init__(self, database: Database, *, version: str = VERSION) -> None:
+        self._version = version
         self._client = DBOSClient(
             system_database_engine=database.writer,
             serializer=DBOSPortableJSONSerializer(),
@@ -82,7 +88,7 @@ class JobQueue:
                 "workflow_name": WORKFLOW,
                 "queue_name": queue,
                 "workflow_id": job,
-                "app_version": VERSION,
+                "app_version": self._version,
                 "priority": priority,
                 "serialization_type": WorkflowSerializationFormat.PORTABLE,
             },
@@ -124,6 +130,7 @@ class Engine:
         executor: unique and stable name of this worker.
         queues: which queues it serves.
         run: does a job, given its id and a way to make steps.
+        version: whose jobs it takes up.
     """
 
     def __init__(
@@ -133,8 +140,10 @@ class Engine:
         executor: str,
         queues: tuple[str, ...],
         run: Callable[[str, Step], str],
+        version: str = VERSION,
     ) -> None:
         self._url = url
+        self._version = version
         self._executor = executor
         self._queues = queues
         self._run = run
@@ -154,7 +163,7 @@ class Engine:
         config = DBOSConfig(
             name=APPLICATION,
             system_database_url=self._url,
-            application_version=VERSION,
+            application_version=self._version,
             executor_id=self._executor,
             log_level="WARNING",
             serializer=DBOSPortableJSONSerializer(),

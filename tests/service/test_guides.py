@@ -16,6 +16,7 @@ import pytest
 
 from tests.service.api.models import graph_onnx
 from tests.service.api.test_process import ROOT, serving
+from tests.service.conftest import NewDatabase
 from tests.service.jobs.test_bucketing import normalised
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -124,14 +125,14 @@ def test_the_page_for_operators_signs_bundles(
 
 
 def test_the_page_for_operators_starts_a_fleet(
-    tmp_path: Path, environment: Mapping[str, str]
+    tmp_path: Path, environment: Mapping[str, str], postgres: NewDatabase
 ) -> None:
     """Each process of a fleet starts on one database, and ends when it is asked to."""
     fleet, _ = blocks("operations.md", "sh")
     variable, upgrade, *started = fleet.splitlines()
     name, _, shown = variable.removeprefix("export ").partition("=")
     assert shown.startswith("postgresql+psycopg://")
-    inside = {**environment, name: f"sqlite:///{tmp_path / 'fleet.db'}"}
+    inside = {**environment, name: postgres()}
     run(upgrade, tmp_path, inside)
     with ExitStack() as stack:
         running = [
@@ -156,7 +157,7 @@ def begun(
     """A process of a page, without a GPU, and what it says."""
     words = line.replace("cuda:0", "null:0").split()
     words += ["--port", "0"] if "serve" in words else []
-    said = folder / f"{words[1]}-{words[-1].replace(':', '-')}.said"
+    said = folder / f"{'-'.join(words[1:]).replace(':', '-')}.said"
     with (
         said.open("wb") as file,
         subprocess.Popen(words, env=environment, stderr=file, stdout=file) as process,

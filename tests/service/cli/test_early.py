@@ -60,6 +60,7 @@ WRONG_ALONE = {
     "demo, port": "demo --port 70000",
     "serve, device": "serve --device nowhere --port 0",
     "worker, device": "worker --device nowhere",
+    "worker, queue of another device": "worker --device null:0 --queue tune.cuda.sm_90",
     "backup, file that is there": "db backup FILE",
     "backup, folder": f"db backup {NO_FOLDER}",
     "export, a key's plan": f"export {'0' * 64} -o out --plan FILE",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from service.errors import WorkerUnavailable
-from service.jobs.engine import Engine, JobQueue, Step
+from service.jobs.engine import QUEUE_POLL_SECONDS, VERSION, Engine, JobQueue, Step
 from service.store import Database
 from tests.service.jobs import counting
 
@@ -28,9 +28,9 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.05)
 
 
-def enqueue(database: Database, *jobs: str) -> None:
+def enqueue(database: Database, *jobs: str, version: str = VERSION) -> None:
     """Queue jobs for the counting worker."""
-    queue = JobQueue(database)
+    queue = JobQueue(database, version=version)
     with database.write() as session:
         for job in jobs:
             queue.enqueue(session, job, counting.QUEUE)
@@ -94,6 +94,39 @@ def test_a_drained_job_goes_on_after_a_restart(url: str, database: Database) -> 
     assert ended.wait(20)
     engine.stop(patience_seconds=5)
     assert ran == ["one", "two"]
+
+
+def test_each_version_takes_up_its_own_jobs(url: str, database: Database) -> None:
+    """While a fleet is upgraded, old jobs wait for old workers, and new ones for new.
+
+    A workflow that goes on in other steps than it began with would go wrong.
+    """
+    ran: list[tuple[str, str]] = []
+
+    def work(version: str, enough: int) -> None:
+        def run(job: str, step: Step) -> str:
+            step("one", lambda: ran.append((version, job)))
+            return "succeeded"
+
+        engine = Engine(
+            url=url,
+            executor=f"h/{version}",
+            queues=(counting.QUEUE,),
+            run=run,
+            version=version,
+        )
+        engine.start()
+        until(lambda: len(ran) == enough)
+        engine.adopt(frozenset())
+        time.sleep(3 * QUEUE_POLL_SECONDS)
+        engine.stop(patience_seconds=5)
+        assert len(ran) == enough
+
+    enqueue(database, "old-1", "old-2", version="plan-v0")
+    enqueue(database, "new-1")
+    work(VERSION, 1)
+    work("plan-v0", 3)
+    assert ran == [(VERSION, "new-1"), ("plan-v0", "old-1"), ("plan-v0", "old-2")]
 
 
 def test_a_job_whose_transaction_fails_is_never_run(
