@@ -45,10 +45,13 @@ def _to_plan(key: str) -> dict[str, Parameters]:
 
 
 def _to_job(job: str) -> dict[str, Parameters]:
-    """Everything that can be asked about a job, from where its id stands."""
+    """Everything that can be asked about a job, from where its id stands.
+
+    Cancelling is not among them: a client that goes on from a job to what it has would
+    take its DELETE for the end of what it reads, and a cancelled job keeps all of that.
+    """
     return {
         "getJob": {"job_id": job},
-        "cancelJob": {"job_id": job},
         "streamJobEvents": {"job_id": job},
         "listTrials": {"job_id": job},
         "getJobHistory": {"job_id": job},
