@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tests.service.conftest import NewDatabase
 from tests.service.jobs.test_bucketing import normalised
 
 DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLES = DOCS.parent / "examples"
 PLANS = Path(__file__).parent / "stored" / "bundle-1.tar.zst"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 ADDRESS = "http://127.0.0.1:8321"
@@ -89,6 +91,17 @@ def test_the_page_about_http(tmp_path: Path, environment: Mapping[str, str]) -> 
     assert told.split()[0] in first
     assert "never_tuned" in told
     assert "0 hits, 1 misses, 0 errors" in told
+
+
+def test_the_page_about_builds(tmp_path: Path, environment: Mapping[str, str]) -> None:
+    """What each build calls writes the plan, and one line says what was found."""
+    found = BLOCK.findall((EXAMPLES / "build" / "README.md").read_text())
+    ((_, text),) = found
+    folder = tmp_path / "examples" / "build"
+    folder.mkdir(parents=True)
+    shutil.copy(EXAMPLES / "encoder.onnx", folder.parent)
+    run(text, folder, environment)
+    assert (folder / "encoder.plan.json").stat().st_size > 1000
 
 
 def test_the_page_about_limits_and_ranges(
