@@ -26,6 +26,7 @@ import math
 import platform
 import sys
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +40,10 @@ from tuner.search.budget import Budget
 from tuner.search.session import TuningSession
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from tuner.runtime.requests import Measures
 
 Json = dict[str, Any]
 Known = dict[str, Json]
@@ -139,9 +143,25 @@ class Log:
 
 
 def tune(
-    name: str, model: Model, device: str, budget: Budget, known: Known, log: Log
+    name: str,
+    model: Model,
+    opened: Callable[[], AbstractContextManager[Measures]],
+    budget: Budget,
+    known: Known,
+    log: Log,
+    *,
+    clock: Callable[[], float] = perf_counter,
 ) -> tuple[Tuned, Known]:
     """Tune a model; the run, and what it measured by measurement key.
+
+    Args:
+        name: of the run.
+        model: what is tuned.
+        opened: gives the device that measures.
+        budget: of the run.
+        known: what earlier runs measured.
+        log: where results are kept, and found.
+        clock: what the costs of measuring are read from.
 
     Raises:
         OutOfTime: the log's time was up before the run was over.
@@ -151,8 +171,8 @@ def tune(
     timeline: list[Moment] = []
     kept = log.run(f"{name}, {budget.seconds:g} s, {budget.trials} trials")
     spent, before = 0.0, kept["wall_seconds"]
-    with Runner(device) as runner:
-        session = TuningSession(model, "cpu", Options(), budget, known)
+    with opened() as runner:
+        session = TuningSession(model, "cpu", Options(), budget, known, clock=clock)
         while (batch := session.propose()) is not None:
             results = _results(session, batch, runner, kept, log)
             session.observe(batch, results)
@@ -170,7 +190,7 @@ def tune(
 
 
 def _results(
-    session: TuningSession, batch: Json, runner: Runner, kept: Json, log: Log
+    session: TuningSession, batch: Json, runner: Measures, kept: Json, log: Log
 ) -> list[Json]:
     """Of a batch: from the log, or else from the device, and into the log."""
     index = batch["index"]
@@ -331,13 +351,14 @@ def _tune_all(given: argparse.Namespace, log: Log) -> None:
     rows: list[Tuned] = []
     saved: list[Json] = []
     known: Known = {}
+    opened = partial(Runner, given.device)
     say(HEAD)
     for name in given.model:
         path, found = _path(name, given), {}
         for seconds in given.budgets:
             budget = Budget(seconds=seconds, trials=given.trials)
             model = _loaded(path, given)
-            row, found = tune(path.stem, model, given.device, budget, {}, log)
+            row, found = tune(path.stem, model, opened, budget, {}, log)
             rows.append(row)
             say(line(row))
             _write(given, rows, saved)
@@ -388,9 +409,10 @@ def _tune_after(
 ) -> None:
     """Tune another model from nothing, and with what is known."""
     budget = Budget(seconds=max(given.budgets), trials=given.trials)
+    opened = partial(Runner, given.device)
     model = _loaded(path, given)
-    alone, _ = tune(f"{path.stem}, alone", model, given.device, budget, {}, log)
-    after, _ = tune(f"{path.stem}, after", model, given.device, budget, known, log)
+    alone, _ = tune(f"{path.stem}, alone", model, opened, budget, {}, log)
+    after, _ = tune(f"{path.stem}, after", model, opened, budget, known, log)
     rows += [alone, after]
     for row in (alone, after):
         say(line(row))

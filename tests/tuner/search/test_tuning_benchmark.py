@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from time import monotonic
 
@@ -9,6 +10,7 @@ import pytest
 from onnx import parser
 
 from benchmarks.tuning import (
+    Known,
     Log,
     OutOfTime,
     Tuned,
@@ -18,7 +20,9 @@ from benchmarks.tuning import (
     plot,
     tune,
 )
+from tests.tuner.search.conftest import made_up_seconds, no_clock
 from tuner.model import Model
+from tuner.runtime.null import NullRunner
 from tuner.search.budget import Budget
 
 BUDGET = Budget(seconds=1e6, trials=6, trials_per_kernel=3)
@@ -32,12 +36,21 @@ class _Pieces(Log):
         self.end = monotonic()
 
 
+def _tune(model: Model, log: Log) -> tuple[Tuned, Known]:
+    """Times are made up, so that nothing depends on how busy this machine is."""
+
+    def opened() -> AbstractContextManager[NullRunner]:
+        return nullcontext(NullRunner(made_up_seconds))
+
+    return tune("little", model, opened, BUDGET, {}, log, clock=no_clock)
+
+
 def _piecewise(path: Path, model: Model) -> tuple[Tuned, int]:
     for pieces in range(1, 100):
         opened = Log.opened(path, 1.0)
         log = _Pieces(path=path, end=opened.end, runs=opened.runs)
         try:
-            return tune("little", model, "null", BUDGET, {}, log)[0], pieces
+            return _tune(model, log)[0], pieces
         except OutOfTime:
             continue
     raise AssertionError("it never ends")
@@ -45,7 +58,7 @@ def _piecewise(path: Path, model: Model) -> tuple[Tuned, int]:
 
 def test_a_run_in_pieces_is_the_run_in_one(tmp_path: Path, model: Model) -> None:
     """One batch a call: nothing is measured twice, and the row is the same."""
-    whole, found = tune("little", model, "null", BUDGET, {}, Log())
+    whole, found = _tune(model, Log())
     row, pieces = _piecewise(tmp_path / "log.json", model)
     assert found
     assert pieces > 3
@@ -60,7 +73,7 @@ def test_a_run_in_pieces_is_the_run_in_one(tmp_path: Path, model: Model) -> None
 
 def test_the_plot_has_a_line_for_every_run(tmp_path: Path, model: Model) -> None:
     """An image of the gap over the seconds, readable without us."""
-    row, _ = tune("little", model, "null", BUDGET, {}, Log(path=tmp_path / "log"))
+    row, _ = _tune(model, Log(path=tmp_path / "log"))
     drawn = plot([row, row])
     assert drawn.startswith("<svg xmlns=")
     assert drawn.count("<polyline") == 2
@@ -73,7 +86,7 @@ def test_a_killed_run_keeps_every_batch(tmp_path: Path, model: Model) -> None:
     path = tmp_path / "log.json"
     log = Log(path=path)
     with pytest.raises(OutOfTime):
-        tune("little", model, "null", BUDGET, {}, _Pieces(path=path))
+        _tune(model, _Pieces(path=path))
     assert Log.opened(path, 1.0).runs != log.runs
     (kept,) = Log.opened(path, 1.0).runs.values()
     assert len(kept["batches"]) == 1
