@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from tuner.fusion.candidates import Candidate
-from tuner.fusion.effort import Effort
+from tuner.fusion.effort import PRICE_STEPS, Effort
 from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.linear import Numbers
 from tuner.fusion.pieces import Priced
@@ -21,9 +21,8 @@ from tuner.plan import Family
 
 Price = Callable[[Region, Family], float]
 """Seconds of one kernel; infinite where no kernel can run the region."""
-PRICE_STEPS: Final = 1_000
 FLOOR_STEPS: Final = 20
-"""Steps of work, measured: to price a kernel, and to say what it costs at least."""
+"""Steps of work, measured: to say what a kernel costs at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ STEPS: Final = 20_000_000
 """What one solve may take where no time limit is given."""
 LOOK_STEPS: Final = 40
 """What lies between two looks at how much is left."""
+PRICE_STEPS: Final = 1_000
+"""What it takes to price a kernel, measured."""
 PREPARING_SHARE: Final = 0.5
 """Part of the effort after which no more candidates are looked for, and operators that
 another strategy would group stay alone."""
