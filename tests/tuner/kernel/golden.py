@@ -56,6 +56,12 @@ def _rotary() -> Graph:
     return b.graph(b.op("add", b.op("mul", x, c), b.op("mul", turned, s)))
 
 
+def _transposed_sum() -> Graph:
+    b = Builder()
+    turned = b.op("transpose", b.input(1024, 1024), perm=(1, 0))
+    return b.graph(b.op("add", turned, b.input(1024, 1024)))
+
+
 def _heads() -> Graph:
     b = Builder()
     x = b.op("add", b.input(2, 16, 256), b.input(256))
@@ -207,6 +213,7 @@ GRAPHS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
         "softmax_columns": lambda: softmax(256, 100, axis=0),
         "softmax_long_rows_f64": lambda: softmax(3, 50_000, dtype=DType.F64),
         "softmax_rows": lambda: softmax(100, 130),
+        "transposed_sum": _transposed_sum,
         "vector_product_bf16": _vector_product,
     }
 )

@@ -179,6 +179,6 @@ def test_operands_of_other_orders_are_read_in_tiles(
     columns: int, width: tuple[int, int]
 ) -> None:
     """Blocks are 64 wide and 64 high, whole lines at a time where lines are whole."""
-    knobs = default(lower(_transposed_sum(1024, columns)), CPU)
+    knobs = default(lower(_transposed_sum(1000, columns)), CPU)
     assert (knobs["threads"], knobs["items"]) == width
     assert knobs["repeat"] == 64

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuner.kernel.nest import Kind
+from tuner.kernel.nest import Kind, Load
 from tuner.kernel.render.block import BlockText
 from tuner.kernel.render.scope import scaled
 from tuner.kernel.render.sums import Sums
 from tuner.kernel.render.walks import Walks, may_step_back
+from tuner.kernel.staged import pitch, staged_values
 
 if TYPE_CHECKING:
     from tuner.kernel.render.scope import Scope
@@ -28,6 +29,9 @@ class GroupText(BlockText):
         super().__init__(scope)
         self._sums = Sums(scope, self.collectives)
         self._walks = Walks(scope, self.values, self._sums, self.stores)
+        self._staged: tuple[int, ...] = ()
+        if self.dialect.packs_lanes:
+            self._staged = staged_values(scope.nest, self.group, self.mapping)
 
     def _partial(self, reduction: int, copy: int) -> str:
         return self._sums.partial(reduction, copy)
@@ -35,6 +39,8 @@ class GroupText(BlockText):
     def write(self) -> None:
         """Write the whole group."""
         self._declare_part(self.mapping.first_block)
+        if self._staged:
+            self._stage()
         if self.group.kind is Kind.COLUMN:
             self._column()
         else:
@@ -70,6 +76,49 @@ class GroupText(BlockText):
         if mapping.repeat > 1:
             self.lines.close()
 
+    def _stage(self) -> None:
+        """POINTWISE: copy a block's tiles of what lies across the order of memory."""
+        group, mapping = self.group, self.mapping
+        chunks = mapping.chunks
+        column = f"part % {chunks} * {mapping.tile}" if chunks > 1 else "0"
+        block = "part" if chunks == 1 else f"part / {chunks}"
+        self.scope.declare("row", scaled(block, mapping.repeat))
+        self.scope.declare("column", column)
+        height = str(mapping.tile)
+        if group.inner_points % mapping.tile:
+            rest = f"{group.inner_points} - column"
+            self.scope.declare("height", f"{rest} < {height} ? {rest} : {height}")
+            height = "height"
+        kind = self.scope.index_type
+        self.lines.open(f"for ({kind} i = 0; i < {height}; i++)")
+        self.scope.unroll(mapping.repeat // mapping.lanes)
+        steps = mapping.repeat // mapping.lanes
+        self.lines.open(f"for ({kind} step = 0; step < {steps}; step++)")
+        self.scope.declare("j", f"row + lane + step * {mapping.lanes}")
+        guarded = group.outer_points % mapping.repeat != 0
+        if guarded:
+            self.lines.open(f"if (j < {group.outer_points})")
+        for value in self._staged:
+            self._stage_one(value)
+        if guarded:
+            self.lines.close()
+        self.lines.close()
+        self.lines.close()
+        self.lines.add(self.dialect.barrier)
+
+    def _stage_one(self, value: int) -> None:
+        """One element of a tile, and where it is found later."""
+        read, mapping = self.group.values[value], self.mapping
+        assert isinstance(read.what, Load)
+        name, across = f"tile{value}", pitch(mapping)
+        text = self.values.load(read.what, 0, outer="j", inner="(column + i)")
+        at = f"i * {across} + lane + step * {mapping.lanes}"
+        self.lines.add(f"{name}[{at}] = {text};")
+        declared = f"{self.dialect.held[read.dtype]} {name}[*]"
+        self.collectives.shared[declared] = mapping.tile * across
+        place = f"(p - column) * {across} + (q - row)"
+        self.values.staged[value] = f"{name}[{place}]"
+
     def _points(self) -> None:
         """POINTWISE: the inner points of one outer point."""
         mapping = self.mapping
@@ -79,7 +128,7 @@ class GroupText(BlockText):
         start = (
             f"part % {mapping.chunks} * {mapping.tile}" if mapping.chunks > 1 else ""
         )
-        if may_step_back(self.scope) and self._has_tail:
+        if not self._staged and may_step_back(self.scope) and self._has_tail:
             self._packed_points(start)
             return
         place = f"{start} + {first}" if start else first

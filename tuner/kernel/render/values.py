@@ -26,6 +26,9 @@ class Values:
         scope: the group.
         partial: name of a reduction's partial result, for one of the points that a
             thread takes at once.
+
+    Attributes:
+        staged: where values that were read before lie, by number.
     """
 
     def __init__(self, scope: Scope, partial: Callable[[int, int], str]) -> None:
@@ -34,6 +37,7 @@ class Values:
         self._dialect = scope.dialect
         self._lines = scope.lines
         self._partial = partial
+        self.staged: dict[int, str] = {}
 
     def copies(self, value: int) -> range:
         """For which of the points that a thread takes at once a value differs."""
@@ -74,7 +78,7 @@ class Values:
         row = self._group.values[value]
         what = row.what
         if isinstance(what, Load):
-            return self._load(what, copy)
+            return self.staged.get(value) or self.load(what, copy)
         if isinstance(what, Reduced):
             return self._partial(what.reduction, copy)
         if isinstance(what, Select):
@@ -98,10 +102,11 @@ class Values:
 
     # Reads
 
-    def _load(self, what: Load, copy: int) -> str:
+    def load(self, what: Load, copy: int, *, outer: str = "q", inner: str = "p") -> str:
+        """An element in the form in which it is held; for the positions see `index`."""
         scope = self._scope
         storage = self._dialect.storage[scope.nest.tensors[what.tensor].dtype]
-        place = self.index(what.index, copy)
+        place = self.index(what.index, copy, outer=outer, inner=inner)
         element = storage.pointer_load.format(p=scope.names[what.tensor], i=place)
         text = storage.load.format(x=element)
         if not what.guards:
