@@ -129,7 +129,21 @@ class RowFaults:
         return len(self._parts)
 
     def fault(self, mask: int) -> str:
-        """The first rule that the nodes of a mask break, or ""."""
+        """The first rule that the nodes of a mask break, or "".
+
+        Where rows have no greatest length, kernels are those of ours: nodes that share
+        no computed value are then loops side by side, each over its own rows.
+        """
+        found = self._joint(mask)
+        if not found or self._longest is not None:
+            return found
+        beside = list(self._apart(mask))
+        if len(beside) < 2:  # noqa: PLR2004
+            return found
+        return next((fault for fault in map(self._joint, beside) if fault), "")
+
+    def _joint(self, mask: int) -> str:
+        """The first rule that nodes break as one loop."""
         view = self._view
         behind = mask & view.masks[Pattern.REDUCTION]
         first = behind & -behind

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuner.ir.ops import OPS, Pattern
@@ -13,7 +14,7 @@ from tuner.kernel.body import NO_FRAME, Body, Frame
 from tuner.kernel.contraction import contractions
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.families import family_of
-from tuner.kernel.frames import Segment, Ties, choose, is_empty
+from tuner.kernel.frames import Segment, Ties, choose, is_empty, pattern_of
 from tuner.kernel.index import Map, Space, shifted, strides_of
 from tuner.kernel.nest import Group, Kind, LoopNest, Tensor
 from tuner.kernel.parts import parts
@@ -23,7 +24,7 @@ from tuner.kernel.views import Key
 from tuner.plan import Family
 
 if TYPE_CHECKING:
-    from tuner.ir.graph import Graph
+    from tuner.ir.graph import Graph, Node
 
 _FAMILIES = (Family.POINTWISE, Family.REDUCTION, Family.CONTRACTION, Family.WINDOW)
 
@@ -47,15 +48,7 @@ def lower(graph: Graph) -> LoopNest:
     outputs = [name for name in graph.outputs if graph.types[name].elements]
     groups: list[Group] = []
     if family is Family.REDUCTION and outputs and _has_rows(graph):
-        group, left = _reduction(graph, slots, outputs)
-        groups.append(group)
-        whole = [name for name, box in left if box.extents == shape_of(graph, name)]
-        groups += [
-            _boxes(graph, slots, [name], [box])
-            for name, box in left
-            if box.extents != shape_of(graph, name)
-        ]
-        outputs = whole
+        groups, outputs = _reductions(graph, slots, outputs)
     elif family is Family.CONTRACTION and outputs:
         groups += contractions(graph, slots, outputs)
         outputs = []
@@ -158,6 +151,71 @@ def _flat(body: Body) -> Group:
 
 
 # Reductions
+
+
+def _reductions(
+    graph: Graph, slots: Mapping[str, int], outputs: Sequence[str]
+) -> tuple[list[Group], list[str]]:
+    """Groups of all reductions, the longest first, and outputs that are none of theirs.
+
+    Nodes that share no computed value are loops side by side if their rows differ.
+    """
+    found: list[Group] = []
+    rest: list[Group] = []
+    others: list[str] = []
+    for part in _side_by_side(graph):
+        mine = [name for name in outputs if name in part.outputs]
+        if not mine or not _has_rows(part):
+            others += mine
+            continue
+        group, left = _reduction(part, slots, mine)
+        found.append(group)
+        for name, box in left:
+            if box.extents == shape_of(graph, name):
+                others.append(name)
+            else:
+                rest.append(_boxes(graph, slots, [name], [box]))
+    found.sort(key=lambda group: -group.serial_points * group.inner_points)
+    return found + rest, others
+
+
+def _side_by_side(graph: Graph) -> list[Graph]:
+    """The parts of a graph with rows of their own; the whole where they are alike."""
+    frames = {
+        pattern_of(node, graph)
+        for node in graph.nodes
+        if OPS[node.op].pattern is Pattern.REDUCTION and not is_empty(node, graph)
+    }
+    parts = _components(graph) if len(frames) > 1 else ()
+    if len(parts) < 2:  # noqa: PLR2004
+        return [graph]
+    made = [{out for node in nodes for out in node.outputs} for nodes in parts]
+    return [
+        replace(
+            graph,
+            nodes=tuple(nodes),
+            outputs=tuple(name for name in graph.outputs if name in own),
+        )
+        for nodes, own in zip(parts, made, strict=True)
+    ]
+
+
+def _components(graph: Graph) -> list[list[Node]]:
+    """Nodes in graph order, by parts that share no computed value."""
+    home: dict[str, int] = {}
+    parts: list[list[Node]] = []
+    for node in graph.nodes:
+        near = sorted({home[name] for name in node.inputs if name in home})
+        at = near[0] if near else len(parts)
+        if not near:
+            parts.append([])
+        for other in near[1:]:
+            parts[at] += parts[other]
+            parts[other] = []
+        parts[at].append(node)
+        home |= {out: at for each in parts[at] for out in each.outputs}
+    places = {node.name: place for place, node in enumerate(graph.nodes)}
+    return [sorted(part, key=lambda n: places[n.name]) for part in parts if part]
 
 
 def _reduction(

@@ -135,9 +135,9 @@ def test_rows_must_not_be_mixed() -> None:
 
 
 def test_two_long_frames_are_refused() -> None:
-    """Row sums and column sums of one matrix are two kernels."""
+    """Row sums and column sums of one computed matrix are two kernels."""
     b = Builder()
-    x = b.input(40, 50)
+    x = b.op("exp", b.input(40, 50))
     sums = [b.op("reduce_sum", x, axes=(axis,), keepdims=0) for axis in (0, 1)]
     with pytest.raises(CannotLower, match="frames"):
         lower(b.graph(*sums))
