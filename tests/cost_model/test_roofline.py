@@ -483,7 +483,7 @@ def test_a_horizontal_kernel_saves_launches_and_shares_waves() -> None:
 
 
 def test_pricing_is_quick() -> None:
-    """A plan asks tens of thousands of prices: each takes 60 us of a processor at most."""
+    """A plan asks tens of thousands of prices: each takes 60 us at most."""
     work = replace(copy(64 * MIB), operations={Pipe.FMA32: 1e6, Pipe.SPECIAL: 1e5})
     device = find("sm_90")
     taken = min(
