@@ -59,7 +59,7 @@ class Loaded:
         about: dict[str, Any],
     ) -> None:
         self._executor = Executor(
-            program(model, plan, "opencl"), _weights(model), backend
+            program(model, plan, "opencl"), _weights(model), backend, alone=True
         )
         self._feeds = {
             tensor: np.load(folder / f"{model.names[tensor][0]}.npy")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,6 +33,8 @@ class Executor:
         weights: Mapping[str, Array],
         backend: Backend,
         options: SessionOptions | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         """Place every tensor, compute `prepare`, compile and bind every step.
 
@@ -42,6 +45,9 @@ class Executor:
                 where they lie.
             backend: the device.
             options: threads of library calls.
+            alone: whether nothing else computes in this process while the program
+                runs. The library's threads then stay awake from one run to the next
+                if no kernel of ours needs the processors.
 
         Raises:
             CompileFailed, ResourcesExceeded, KernelFailed: a step cannot be loaded.
@@ -50,6 +56,8 @@ class Executor:
         self._program = program
         self._backend = backend
         self._options = options
+        if alone and all(step.source is None for step in program.steps):
+            self._options = replace(options or SessionOptions(), spinning=True)
         start = time.perf_counter()
         self._fixed = _load_values(program, weights)
         self.prepare_seconds = time.perf_counter() - start

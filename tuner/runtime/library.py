@@ -1,10 +1,10 @@
 """Library kernels: small graphs run by ONNX Runtime on arrays that stay in place.
 
-Threads of the library never spin between calls, or they and those of the generated
-kernels would stop each other. In a process of our own (`share_threads`) all sessions
-share one pool, which spins between the operators of a call. A pool a session leaves
-dozens of threads to be woken one after the other: BERT-base took 116 ms with them and
-95 ms with one pool, measured in turn.
+Threads of the library do not spin between calls, or they and those of the generated
+kernels would stop each other; only where nothing but the library computes they may. In
+a process of our own (`share_threads`) all sessions share one pool, which spins between
+the operators of a call. A pool a session leaves dozens of threads to be woken one after
+the other: BERT-base took 116 ms with them and 95 ms with one pool, measured in turn.
 """
 
 from __future__ import annotations
@@ -201,7 +201,8 @@ def _give_threads(runtime: Any, settings: Any, options: SessionOptions) -> None:
         settings.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         return
     settings.use_per_session_threads = False
-    settings.add_session_config_entry("session.force_spinning_stop", "1")
+    if not options.spinning:
+        settings.add_session_config_entry("session.force_spinning_stop", "1")
 
 
 class _SharedPool:

@@ -162,7 +162,8 @@ def _load(
         try:
             if key not in shared:
                 shared[key] = prepared(program, request.weights)
-            executor = Executor(program, shared[key], backend, options)
+            alone = len(request.programs) == 1
+            executor = Executor(program, shared[key], backend, options, alone=alone)
             verdict = Verdict()
             if expected is not None:
                 verdict = verify(request, name, executor, expected)

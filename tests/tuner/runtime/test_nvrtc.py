@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,26 @@ def test_unknown_architectures_are_refused() -> None:
     """What the compiler does not know is a compile failure, not a crash."""
     with pytest.raises(CompileFailed, match="architecture"):
         nvrtc.compile_cubin(canary("cuda"), "sm_70")
+
+
+@needs_nvrtc
+def test_the_next_process_finds_what_was_compiled(tmp_path: Path) -> None:
+    """Equal texts and options are read from the folder, others are compiled anew."""
+    folder = tmp_path / "compiled"
+    first = nvrtc.compile_cubin(canary("cuda"), "sm_90", folder=lambda: folder)
+    (entry,) = folder.iterdir()
+    nvrtc._compile.cache_clear()
+    inode = entry.stat().st_ino
+    again = nvrtc.compile_cubin(canary("cuda"), "sm_90", folder=lambda: folder)
+    assert again == first
+    assert entry.stat().st_ino == inode  # a new entry would be another file
+    nvrtc.compile_cubin(canary("cuda"), "sm_80", folder=lambda: folder)
+    assert len(list(folder.iterdir())) == 2
+    nvrtc._compile.cache_clear()
+    entry.write_bytes(b"damaged")
+    anew = nvrtc.compile_cubin(canary("cuda"), "sm_90", folder=lambda: folder)
+    assert anew.resources == first.resources
+    assert entry.read_bytes() != b"damaged"
 
 
 def test_the_report_is_read() -> None:
