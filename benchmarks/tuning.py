@@ -24,12 +24,14 @@ import argparse
 import json
 import math
 import platform
+import signal
 import sys
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tuner.errors import TunerError
 from tuner.frontend.model import parse
@@ -40,7 +42,7 @@ from tuner.search.budget import Budget
 from tuner.search.session import TuningSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from tuner.runtime.requests import Measures
@@ -50,11 +52,6 @@ Known = dict[str, Json]
 SCHEMA: Final = "fuseplan.tuning-benchmark/1"
 MODELS: Final = Path(__file__).parents[2] / "shared" / "zoo"
 """Where models are looked for by name, unless another folder is given."""
-LONG_SECONDS: Final = 25.0
-"""Most that a batch with solves or whole plans takes; it begins no later than so long
-before the end."""
-SHORT_SECONDS: Final = 5.0
-"""Likewise of a batch of kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +103,30 @@ class Tuned:
 
 class OutOfTime(Exception):
     """This call may measure no longer."""
+
+
+@contextmanager
+def ended_by(end: float) -> Iterator[None]:
+    """Ends what is under way when the time is up, a batch that hangs too.
+
+    Args:
+        end: in monotonic seconds.
+
+    Raises:
+        OutOfTime: it is.
+    """
+
+    def ring(_number: int, _frame: object) -> NoReturn:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    if math.isfinite(end):
+        signal.setitimer(signal.ITIMER_REAL, max(end - monotonic(), 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass(kw_only=True)
@@ -197,19 +218,14 @@ def _results(
     if index < len(kept["batches"]):
         stored: list[Json] = kept["batches"][index]
         return stored
-    if monotonic() + _most_seconds(batch) >= log.end:
+    if monotonic() >= log.end:
         log.write()
         raise OutOfTime
-    results = session.measure(batch, runner)
+    with ended_by(log.end):
+        results = session.measure(batch, runner)
     kept["batches"].append(json.loads(json.dumps(results)))
     log.write()
     return results
-
-
-def _most_seconds(batch: Json) -> float:
-    """How long a batch may take."""
-    is_short = all(item["kind"] in {"kernel", "verify"} for item in batch["items"])
-    return SHORT_SECONDS if is_short else LONG_SECONDS
 
 
 def _moment(session: TuningSession, spent: float) -> Moment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 from onnx import parser
@@ -22,7 +22,9 @@ from benchmarks.tuning import (
 )
 from tests.tuner.search.conftest import made_up_seconds, no_clock
 from tuner.model import Model
+from tuner.plan import Measurement
 from tuner.runtime.null import NullRunner
+from tuner.runtime.requests import MeasureRequest
 from tuner.search.budget import Budget
 
 BUDGET = Budget(seconds=1e6, trials=6, trials_per_kernel=3)
@@ -36,11 +38,13 @@ class _Pieces(Log):
         self.end = monotonic()
 
 
-def _tune(model: Model, log: Log) -> tuple[Tuned, Known]:
+def _tune(
+    model: Model, log: Log, device: NullRunner | None = None
+) -> tuple[Tuned, Known]:
     """Times are made up, so that nothing depends on how busy this machine is."""
 
     def opened() -> AbstractContextManager[NullRunner]:
-        return nullcontext(NullRunner(made_up_seconds))
+        return nullcontext(device or NullRunner(made_up_seconds))
 
     return tune("little", model, opened, BUDGET, {}, log, clock=no_clock)
 
@@ -123,18 +127,23 @@ def test_a_model_may_be_named(tmp_path: Path) -> None:
         main(["other", *folder])
 
 
-def test_a_call_ends_in_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing begins that might end too late, and the way on is told."""
-    path = tmp_path / "relu.onnx"
-    text = """<ir_version: 10, opset_import: ["":21]>
-    g (float[4,8] X) => (float[4,8] Y) { Y = Relu(X) }"""
-    path.write_bytes(parser.parse_model(text).SerializeToString())
-    start = monotonic()
-    assert main([str(path), "--minutes", "0.1", "--budgets", "5"]) == 0
-    assert monotonic() - start < 6
-    assert "with --log FILE" in capsys.readouterr().out
+class _Hanging(NullRunner):
+    """A device that takes for ever."""
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        """Answer too late."""
+        sleep(60)
+        return super().measure(request)
+
+
+def test_a_call_ends_in_time(tmp_path: Path, model: Model) -> None:
+    """A batch that takes longer is given up; what was measured before it is kept."""
+    start, path = monotonic(), tmp_path / "log.json"
+    with pytest.raises(OutOfTime):
+        _tune(model, Log(path=path, end=start + 2), _Hanging(made_up_seconds))
+    assert monotonic() - start < 20
+    (kept,) = Log.opened(path, 1.0).runs.values()
+    assert len(kept["batches"]) >= 1
 
 
 def test_budgets_are_seconds(capsys: pytest.CaptureFixture[str]) -> None:
