@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -34,6 +35,8 @@ __all__ = ["Model", "Planner", "load", "make_plan", "plan_key", "resolve_target"
 CAPPED_STEPS: Final = 2 * STEPS
 """Work after which no further problem is solved for one memory cap."""
 Price = Callable[[Region, Family], float]
+_ID: Final = re.compile(r"\b[nt]\d+\b")
+"""A canonical id of a node or a tensor."""
 
 
 def resolve_target(name: str) -> Device:
@@ -66,6 +69,19 @@ def holds_on(rule: FusionRule, device: Device) -> bool:
     called = {device.id, device.architecture}
     called.update(alias for alias, name in ALIASES.items() if name == device.id)
     return not rule.targets or not called.isdisjoint(rule.targets)
+
+
+def in_names(error: ConstraintsUnsatisfiable, model: Model) -> ConstraintsUnsatisfiable:
+    """The same about the user's nodes and tensors, in place of canonical ids."""
+
+    def name(id_: str) -> str:
+        return next(iter(model.names.get(id_, ())), id_)
+
+    problem, hint = (
+        _ID.sub(lambda found: name(found[0]), text)
+        for text in (error.problem, error.hint)
+    )
+    return ConstraintsUnsatisfiable(name(error.where), problem, hint=hint)
 
 
 def plan_key(model: Model, target: str | Device, options: Options) -> PlanKey:
@@ -127,16 +143,22 @@ class Planner:
         Raises:
             ConstraintsUnsatisfiable: pins, rules or the memory cap leave none.
         """
+        try:
+            return self._solve_capped(price or self.price)
+        except ConstraintsUnsatisfiable as error:
+            raise in_names(error, self.model) from error
+
+    def _solve_capped(self, price: Price) -> Solution:
         cap = self.options.memory_cap_bytes
         if cap is None:
-            return self._solve(price or self.price)
+            return self._solve(price)
         limit = self.time_limit_seconds
         end = self.clock() + limit if limit is not None else math.inf
         steps = CAPPED_STEPS if limit is None else math.inf
         most = self.partitioner.spent + (2 * self.steps if self.steps else steps)
         return solve_capped(
             self.model.graph,
-            price or self.price,
+            price,
             self._solve,
             cap_bytes=cap,
             fallbacks=self._unpinned,

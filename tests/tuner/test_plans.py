@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import onnx
@@ -19,12 +20,17 @@ from onnx.numpy_helper import from_array
 
 from tests.tuner.search.conftest import small_model
 from tuner import document
-from tuner.errors import InvalidOption, UnboundDimensions, UnknownTarget
+from tuner.errors import (
+    ConstraintsUnsatisfiable,
+    InvalidOption,
+    UnboundDimensions,
+    UnknownTarget,
+)
 from tuner.execution import run_plan
 from tuner.fusion.traffic import traffic
 from tuner.model import Model, load
 from tuner.pipeline import make_plan, plan_key, resolve_target
-from tuner.plan import GENERATED, Options, Plan
+from tuner.plan import GENERATED, Options, Pin, Plan
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +125,17 @@ def test_an_unknown_node_is_named(model: Model) -> None:
     assert model.node_id("l0.tanh") in model.graph.by_name
     with pytest.raises(InvalidOption, match="no_such_node"):
         model.node_id("no_such_node")
+
+
+def test_pins_that_cannot_be_kept_are_told_in_the_users_names(model: Model) -> None:
+    """Ids are ours: no user knows which node is n0."""
+    names = ("l0.tanh", "l0.matmul")
+    ids = tuple(model.node_id(name) for name in names)
+    pins = tuple(Pin(fuse=fuse, nodes=(ids[0], ids[1])) for fuse in (True, False))
+    with pytest.raises(ConstraintsUnsatisfiable) as caught:
+        make_plan(model, "sm_90", Options(pins=pins))
+    assert f"fuse {names[0]} and {names[1]}" in caught.value.problem
+    assert not re.search(r"\bn\d+\b", str(caught.value))
 
 
 def test_unbound_dimensions_are_named() -> None:

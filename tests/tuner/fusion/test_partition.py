@@ -174,6 +174,37 @@ def test_a_pin_that_no_kernel_can_keep_says_why() -> None:
         _solve(graph, pins=(Pin(fuse=True, nodes=names),))
 
 
+def test_pins_that_would_wait_for_each_other_are_kept_by_work_done_twice() -> None:
+    """Each of two kernels would need what only the other makes: both make it before."""
+    builder = Builder()
+    x, y = builder.given("x", (ROWS, COLUMNS)), builder.given("y", (ROWS, COLUMNS))
+    a, b = builder.node("exp", x), builder.node("tanh", y)
+    far_a, far_b = builder.node("opaque", a), builder.node("opaque", b)
+    c, d = builder.node("mul", far_a, b), builder.node("sub", far_b, a)
+    graph = builder.build([c, d])
+    pairs = ((a, d), (b, c))
+    found = _solve(graph, pins=[Pin(fuse=True, nodes=pair) for pair in pairs])
+    for first, last in pairs:
+        held = [c.region.nodes for c in found.choices if first in c.region.nodes]
+        assert any(last in nodes for nodes in held)
+        assert len(held) == 2
+    ready = set(graph.inputs)
+    for choice in found.choices:
+        assert ready.issuperset(region_inputs(graph, choice.region.nodes))
+        ready.update(choice.region.outputs)
+
+
+def test_pins_that_contradict_each_other_are_both_named() -> None:
+    """Together and apart cannot be."""
+    graph = _chain()
+    names = (graph.nodes[0].name, graph.nodes[1].name)
+    pins = [Pin(fuse=fuse, nodes=names) for fuse in (True, False)]
+    first, second = names
+    said = f"fuse {first} and {second}, keep apart {first} and {second}"
+    with pytest.raises(ConstraintsUnsatisfiable, match=said):
+        _solve(graph, pins=pins)
+
+
 def test_a_wall_is_kept() -> None:
     """No generated kernel holds more nodes than the limit."""
     graph = _chain()
