@@ -13,7 +13,7 @@ from service.cli.planning import AsJson, ModelPath, OptionsText, Shapes, Target
 from service.dashboard.formats import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from service.jobs.planning import Prepared
     from tuner.plan import Plan
@@ -135,12 +135,13 @@ def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:
 
     made = planning.make(prepared)
     ours = made.plan
-    nodes = (_node(prepared, ours, a), _node(prepared, ours, b))
-    if nodes[0] == nodes[1]:
+    parts = [_parts(prepared, ours, name) for name in (a, b)]
+    if parts[0] == parts[1]:
         raise BadArgument(
             "A B", f"{a} and {b} are one node of the plan", hint="name two nodes"
         )
-    holders = [_kernels(ours, node) for node in nodes]
+    nodes = _pair(ours, parts[0], parts[1])
+    holders = [_kernels(ours, each) for each in parts]
     fused = bool(set(holders[0]) & set(holders[1]))
     pin = Pin(fuse=not fused, nodes=nodes)
     options = replace(prepared.options, pins=(*prepared.options.pins, pin))
@@ -162,18 +163,33 @@ def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:
     return {**told, "other_objective_seconds": seconds, "reason": reason}
 
 
-def _node(prepared: Prepared, plan: Plan, name: str) -> str:
-    """A primitive of the named node: one that a kernel runs and that is no view."""
+def _parts(prepared: Prepared, plan: Plan, name: str) -> list[str]:
+    """The primitives of the named node that a kernel runs and that are no views."""
     model = prepared.model
     meant = model.node_id(name)
-    nodes = (model.graph.by_name[meant], *model.graph.nodes)
-    own = (node for node in nodes if name in (node.name, *model.names[node.name]))
-    run = (n.name for n in own if n.op != "reshape" and _kernels(plan, n.name))
-    return next(run, meant)
+    own = [n for n in model.graph.nodes if name in (n.name, *model.names[n.name])]
+    run = [n.name for n in own if n.op != "reshape" and _kernels(plan, [n.name])]
+    return run or [meant]
 
 
-def _kernels(plan: Plan, node: str) -> list[str]:
-    return [kernel.name for kernel in plan.kernels if node in kernel.region.nodes]
+def _pair(plan: Plan, first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
+    """A primitive of each of two nodes: where one reads the other, these two."""
+    graph = plan.graph
+    for a in first:
+        for b in second:
+            one, other = graph.by_name[a], graph.by_name[b]
+            if a != b and not (
+                set(one.outputs).isdisjoint(other.inputs)
+                and set(other.outputs).isdisjoint(one.inputs)
+            ):
+                return a, b
+    return first[0], next((b for b in second if b != first[0]), second[0])
+
+
+def _kernels(plan: Plan, nodes: Sequence[str]) -> list[str]:
+    """The kernels that hold one of some primitives."""
+    held = (k for k in plan.kernels if not set(nodes).isdisjoint(k.region.nodes))
+    return [kernel.name for kernel in held]
 
 
 def _show(told: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import combinations
 
 import numpy as np
 import onnx
@@ -18,6 +19,8 @@ from onnx.helper import (
 )
 from onnx.numpy_helper import from_array
 
+from tests.tuner.frontend.models import model as proto
+from tests.tuner.frontend.models import node, value
 from tests.tuner.search.conftest import small_model
 from tuner import document
 from tuner.errors import (
@@ -29,7 +32,7 @@ from tuner.errors import (
 from tuner.execution import run_plan
 from tuner.fusion.traffic import traffic
 from tuner.model import Model, load
-from tuner.pipeline import make_plan, plan_key, resolve_target
+from tuner.pipeline import Planner, make_plan, plan_key, resolve_target
 from tuner.plan import GENERATED, Options, Pin, Plan
 
 
@@ -136,6 +139,36 @@ def test_pins_that_cannot_be_kept_are_told_in_the_users_names(model: Model) -> N
         make_plan(model, "sm_90", Options(pins=pins))
     assert f"fuse {names[0]} and {names[1]}" in caught.value.problem
     assert not re.search(r"\bn\d+\b", str(caught.value))
+
+
+NORMS = ("Add:a", "Softmax:s", "LayerNormalization:n", "Mul:o")
+"""Nodes of a model, of which two are taken apart into many."""
+
+
+@pytest.fixture(scope="module")
+def norms() -> Model:
+    """A sum, a softmax, a norm and a product, one behind the other."""
+    nodes = [
+        node("Add", "x y", "a"),
+        node("Softmax", "a", "s", axis=-1),
+        node("LayerNormalization", "s g", "n"),
+        node("Mul", "n y", "o"),
+    ]
+    given = [value("x", (64, 256)), value("y", (64, 256)), value("g", (256,))]
+    return load(proto(nodes, given, "o").SerializeToString())
+
+
+@pytest.mark.parametrize("pair", list(combinations(NORMS, 2)))
+def test_no_part_of_a_node_joins_what_it_is_kept_from(
+    norms: Model, pair: tuple[str, str]
+) -> None:
+    """A pin speaks of the user's nodes, whatever they were taken apart into."""
+    first, second = (norms.node_id(name) for name in pair)
+    options = Options(pins=(Pin(fuse=False, nodes=(first, second)),))
+    planner = Planner(model=norms, device=resolve_target("sm_90"), options=options)
+    for choice in planner.solve().partition.choices:
+        held = {name for n in choice.region.nodes for name in norms.names[n]}
+        assert not held.issuperset(pair)
 
 
 def test_unbound_dimensions_are_named() -> None:

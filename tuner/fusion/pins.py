@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from tuner.errors import ConstraintsUnsatisfiable
 from tuner.fusion.bans import Ban
 from tuner.fusion.legality import Refusal, Rules
+from tuner.fusion.view import View
 from tuner.plan import Pin
 
 
 class Pins:
     """The user's pins and bans as masks.
 
+    Nodes are kept apart as the user knows them: a node that was taken apart shares no
+    kernel with any part of the other one. Two parts of one node are kept apart as such.
+
     Attributes:
         together: node masks of pairs that must share a kernel.
-        apart: node masks of pairs that must not.
+        apart: pairs of node masks of which no kernel may hold nodes of both.
     """
 
     def __init__(
@@ -30,12 +34,15 @@ class Pins:
         self._rules = rules
         self._pins = tuple(pins)
         self._bans = tuple(bans)
-        masks = [(pin, self._mask(rules, pin)) for pin in pins]
+        masks = [(pin, self._mask(rules.view, pin)) for pin in pins]
         self.together = tuple(mask for pin, mask in masks if pin.fuse)
-        self.apart = tuple(mask for pin, mask in masks if not pin.fuse)
+        self.apart = tuple(_sides(rules.view, pin) for pin in pins if not pin.fuse)
+        self._apart = 0
+        for first, second in self.apart:
+            self._apart |= first | second
 
-    def _mask(self, rules: Rules, pin: Pin) -> int:
-        view = rules.view
+    @staticmethod
+    def _mask(view: View, pin: Pin) -> int:
         for name in pin.nodes:
             if name not in view.graph.by_name:
                 raise ConstraintsUnsatisfiable(name, "a pin names an unknown node")
@@ -51,7 +58,7 @@ class Pins:
 
     def allow(self, mask: int, outputs: int) -> bool:
         """Whether a kernel is not banned and keeps apart what must be apart."""
-        if any(mask & pair == pair for pair in self.apart):
+        if any(mask & first and mask & second for first, second in self.apart):
             return False
         return all(ban.allows(mask, outputs) for ban in self._bans)
 
@@ -63,7 +70,7 @@ class Pins:
 
     def touch(self, mask: int) -> bool:
         """Whether some pin or ban speaks about these nodes."""
-        if any(mask & pair for pair in (*self.together, *self.apart)):
+        if mask & self._apart or any(mask & pair for pair in self.together):
             return True
         return any(ban.touches(mask) for ban in self._bans)
 
@@ -94,3 +101,14 @@ class Pins:
     def _reasons(self) -> list[str]:
         answers = [self._rules.family(mask) for mask in self.together]
         return [answer.reason for answer in answers if isinstance(answer, Refusal)]
+
+
+def _sides(view: View, pin: Pin) -> tuple[int, int]:
+    """Both nodes of a pin, each with all parts of the user's node that it is one of."""
+    alone = tuple(view.node_mask([name]) for name in pin.nodes)
+    owners = [view.graph.by_name[name].composite for name in pin.nodes]
+    first, second = (
+        view.composites[owner] if owner else mask
+        for owner, mask in zip(owners, alone, strict=True)
+    )
+    return (alone[0], alone[1]) if first & second else (first, second)
