@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import baselines
-from benchmarks.tvm_groups import kind
+from benchmarks.tvm_groups import bound, kind
+from tests.tuner.frontend.models import model, node, value
 
 
 def test_a_row_has_every_strategy(patterns_dir: Path) -> None:
@@ -61,6 +62,19 @@ def test_tvms_calls_are_sorted(
 ) -> None:
     """Work on weights first, then views, whole layers, and all else."""
     assert kind(called, is_fixed=is_fixed) == expected
+
+
+def test_open_dimensions_get_the_sizes_that_the_model_states() -> None:
+    """TVM is handed the graph that we plan; a dimension of unknown size stays open."""
+    made = model(
+        [node("Exp", "x", "y")],
+        [value("x", ("batch", "other", 4))],
+        [value("y", ("batch", "other", 4))],
+        metadata={"dim_defaults": {"batch": 3}},
+    )
+    for tensor in (*bound(made).graph.input, *made.graph.output):
+        dims = tensor.type.tensor_type.shape.dim
+        assert [d.dim_param or d.dim_value for d in dims] == [3, "other", 4]
 
 
 def test_an_interpreter_without_tvm_is_told(tmp_path: Path) -> None:
