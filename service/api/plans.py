@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from sqlalchemy.orm import Session
 
 from cost_model.catalog import ALIASES, DEVICES
-from service import errors
 from service.api import comparing
 from service.api.access import actor
 from service.api.caching import deliver
@@ -32,6 +31,7 @@ from service.errors import (
     MalformedBody,
     PlanNotFound,
     UnsupportedMediaType,
+    problems,
 )
 from service.jobs.options import read_options
 from service.jobs.planning import Question
@@ -247,7 +247,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
                 hint="send application/onnx or application/json",
             )
     except ValidationError as error:
-        return respond(errors.invalid(error.errors(), instance=request_id(request)))
+        return respond(problems.invalid(error.errors(), instance=request_id(request)))
     ask = replace(
         ask,
         actor=actor(request),

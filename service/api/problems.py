@@ -12,8 +12,9 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from service import errors
-from service.errors import MEDIA_TYPE, Problem, ServiceError
+from service.errors import ServiceError, problems
+from service.errors.problems import MEDIA_TYPE, Problem
+from service.errors.table import PROBLEMS
 from service.store import StoreError
 from tuner.errors import TunerError
 
@@ -52,7 +53,7 @@ def request_id(request: Request) -> str:
 
 
 async def _domain(request: Request, error: Exception) -> Response:
-    problem = errors.problem_of(error, instance=request_id(request))
+    problem = problems.problem_of(error, instance=request_id(request))
     if problem.status >= _SERVER_ERROR:
         log.error("request failed", code=problem.code, error=str(error))
     return respond(problem)
@@ -60,7 +61,7 @@ async def _domain(request: Request, error: Exception) -> Response:
 
 async def _validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return respond(errors.invalid(error.errors(), instance=request_id(request)))
+    return respond(problems.invalid(error.errors(), instance=request_id(request)))
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -73,7 +74,7 @@ async def _http(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if code == "method-not-allowed":
         headers["Allow"] = ", ".join(_allowed(request))
-    problem = errors.problem(
+    problem = problems.problem(
         code,
         str(error.detail),
         where=f"{request.method} {request.url.path}",
@@ -110,7 +111,7 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
         "type": {"type": "string", "format": "uri"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "code": {"type": "string", "enum": sorted(errors.PROBLEMS)},
+        "code": {"type": "string", "enum": sorted(PROBLEMS)},
         "detail": {"type": "string", "description": "what is wrong"},
         "where": {"type": "string", "description": "the place that it is about"},
         "hint": {"type": "string", "description": "what to do"},

@@ -8,7 +8,7 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.errors import MEDIA_TYPE, problem
+from service.errors.problems import MEDIA_TYPE, problem
 
 _STATUS: Final = HTTPStatus.BAD_REQUEST
 

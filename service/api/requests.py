@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.heads import header
 from service.api.problems import respond
 from service.api.tracing import route_of
-from service.errors import BodyTooLarge, ServiceError, problem_of
+from service.errors import BodyTooLarge, ServiceError
+from service.errors.problems import problem_of
 from service.store import StoreError
 
 log = structlog.get_logger(__name__)

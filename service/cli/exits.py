@@ -17,7 +17,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.errors import Problem
+    from service.errors.problems import Problem
 
 
 class Exit(IntEnum):
@@ -39,7 +39,7 @@ class CommandError(Exception):
     """An error that a command itself notices.
 
     Attributes:
-        code: a row of `service.errors.PROBLEMS`.
+        code: a row of `service.errors.table.PROBLEMS`.
         where: the file, key or address that the error is about.
         problem: what is wrong there.
         hint: what the user can do.
@@ -75,7 +75,9 @@ class ServiceDown(CommandError):
 
 def told(error: BaseException) -> Problem:
     """The error as the service tells it, with its exit code."""
-    from service.errors import PROBLEMS, ServiceError, problem, problem_of
+    from service.errors import ServiceError
+    from service.errors.problems import problem, problem_of
+    from service.errors.table import PROBLEMS
 
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return problem("interrupted", "interrupted")

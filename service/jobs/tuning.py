@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import structlog
 
-from service.errors import problem_of
+from service.errors.problems import problem_of
 from service.jobs.engine import TROUBLE
 from service.jobs.planning import Planner
 from service.jobs.session import (

@@ -12,7 +12,8 @@ from typing import Final
 
 import structlog
 
-from service.errors import JobLost, problem_of
+from service.errors import JobLost
+from service.errors.problems import problem_of
 from service.jobs.engine import TROUBLE, Engine
 from service.jobs.locks import DeviceLock, NameLock
 from service.jobs.planning import Planner, queue_of, target_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.errors import PROBLEMS
+from service.errors.table import PROBLEMS
 from service.settings import Settings
 
 DOCS = Path(__file__).parents[3] / "docs"

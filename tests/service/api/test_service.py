@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from cost_model.catalog import ALIASES, DEVICES
 from service import errors
 from service.app import create_app
+from service.errors.table import PROBLEMS
 from service.store.errors import StoreError
 from tests.service.api.conftest import Start, settings
 from tests.service.api.models import graph_onnx
@@ -26,7 +27,7 @@ def test_every_error_has_a_row() -> None:
         return own.union(*(codes(sub) for sub in kind.__subclasses__()))
 
     bases = (TunerError, StoreError, errors.ServiceError)
-    assert set().union(*(codes(base) for base in bases)) <= set(errors.PROBLEMS)
+    assert set().union(*(codes(base) for base in bases)) <= set(PROBLEMS)
 
 
 def test_the_service_is_alive_and_ready(shared: TestClient) -> None:
