@@ -8,6 +8,9 @@ from typing import Final, Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+_SPECIAL: Final = {"%": "%25", "?": "%3F"}
+"""Letters of a path that mean something in an address; the first is in the others."""
+
 _DRIVERS: Final = frozenset(
     {"sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg"}
 )
@@ -163,7 +166,10 @@ class Settings(BaseSettings):
     @property
     def url(self) -> str:
         """Address of the database, with the default filled in."""
-        return self.database_url or f"sqlite:///{self.data_folder / 'fuseplan.db'}"
+        file = str(self.data_folder / "fuseplan.db")
+        for letter, code in _SPECIAL.items():
+            file = file.replace(letter, code)
+        return self.database_url or f"sqlite:///{file}"
 
     @property
     def address(self) -> str:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import make_url
 
 from service import __version__
 from service.api.context import Context, ContextDep
 from service.api.metrics import CONTENT_TYPE
 from service.api.problems import told
 from service.store import StoreUnavailable, heartbeats, jobs, measurements, plans
+from service.store.filesystem import database_file
 from service.store.jobs import State
 from service.store.schema import newest_revision, revision
 from tuner.document import PLAN_SCHEMA
@@ -172,11 +171,11 @@ def _check_worker(context: Context) -> Check:
 
 
 def _check_disk(context: Context) -> Check:
-    url = make_url(context.settings.url)
-    if url.get_backend_name() != "sqlite" or not url.database:
+    file = database_file(context.settings.url)
+    if file is None:
         return Check(ok=True, detail="the database is elsewhere")
     try:
-        free = shutil.disk_usage(Path(url.database).parent).free
+        free = shutil.disk_usage(file.parent).free
     except OSError as error:
         return Check(ok=False, detail=str(error))
     return Check(ok=free >= FREE_BYTES, detail=f"{free >> 20} MiB free")

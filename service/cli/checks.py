@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.exits import Exit
 from service.dashboard.formats import size
 from service.store import connect, schema
 from service.store.errors import StoreUnavailable
+from service.store.filesystem import database_file
 from tuner.errors import TunerError
 from tuner.runtime import cuda, library, nvrtc, opencl
 from tuner.runtime.opencl_loader import register_vendors
@@ -122,7 +122,7 @@ def _gpu() -> Check:
 
 
 def _database(settings: Settings) -> Check:
-    file = _file(settings)
+    file = database_file(settings.url)
     if file is not None and not file.exists():
         detail = f"{file} is not there yet; it is made when first used"
         return Check(name="database", ok=True, detail=detail)
@@ -149,13 +149,8 @@ def _database(settings: Settings) -> Check:
     )
 
 
-def _file(settings: Settings) -> Path | None:
-    path = settings.url.removeprefix("sqlite:///")
-    return None if path == settings.url else Path(path)
-
-
 def _disk(settings: Settings) -> Check:
-    folder = (_file(settings) or settings.data_folder).parent
+    folder = (database_file(settings.url) or settings.data_folder).parent
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli.inputs import own_database, settings
 from service.jobs.planning import as_revision
 from service.store import graphs, kernels, measurements, plans
+from service.store.filesystem import database_file
 from service.store.graphs import StoredGraph
 from service.store.kernels import StoredKernel
 from service.store.measurements import StoredMeasurement
@@ -40,9 +40,8 @@ class Cached:
 
 def is_there() -> bool:
     """Whether there is a database; asking makes none."""
-    url = settings().url
-    file = url.removeprefix("sqlite:///")
-    return file == url or Path(file).exists()
+    file = database_file(settings().url)
+    return file is None or file.exists()
 
 
 def read(prepared: Prepared) -> Cached:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from service.builds import in_words
@@ -13,6 +12,7 @@ from service.cli.inputs import settings
 from service.store import plans, schema
 from service.store.database import connect
 from service.store.errors import StoreError
+from service.store.filesystem import database_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,8 +84,8 @@ def _read(key: str, least: Least) -> Found:
 def read_stored(key: str, least: Least = "analytic") -> StoredPlan | None:
     """The best plan of a key in this machine's database; it is never created here."""
     given = settings()
-    file = given.url.removeprefix("sqlite:///")
-    if file != given.url and not Path(file).exists():
+    file = database_file(given.url)
+    if file is not None and not file.exists():
         return None
     database = connect(given.url, busy_timeout_seconds=given.busy_timeout_seconds)
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from service.store.errors import BackupFailed
+from service.store.filesystem import database_file
 
 
 def copy(url: str, path: Path) -> int:
@@ -20,14 +21,13 @@ def copy(url: str, path: Path) -> int:
     Raises:
         BackupFailed: it is no SQLite database, or the copy cannot be made.
     """
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+    source = database_file(url)
+    if source is None:
         raise BackupFailed(
-            parsed.render_as_string(hide_password=True),
+            make_url(url).render_as_string(hide_password=True),
             "only SQLite is copied by this command",
             hint="use pg_dump, and pg_restore to get it back",
         )
-    source = Path(parsed.database)
     if not source.is_file():
         raise BackupFailed(
             str(source),
@@ -39,7 +39,7 @@ def copy(url: str, path: Path) -> int:
     part = path.with_name(f".{path.name}.part")
     try:
         with (
-            closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as reader,
+            closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as reader,
             closing(sqlite3.connect(part)) as writer,
         ):
             reader.backup(writer)

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from service.store.errors import Reason, StoreUnavailable
-from service.store.filesystem import network_file_system
+from service.store.filesystem import database_file, network_file_system
 
 _SQLITE: Final[dict[int, Reason]] = {
     5: "locked",  # SQLITE_BUSY
@@ -211,10 +210,10 @@ def _postgres_reason(error: DBAPIError) -> Reason | None:
 
 
 def _prepare_file(url: URL) -> str:
-    if not url.database or url.database == ":memory:":
+    path = database_file(url)
+    if path is None:
         msg = "an in-memory database cannot be shared between threads"
         raise StoreUnavailable(str(url), "missing", msg)
-    path = Path(url.database).absolute()
     kind = network_file_system(path)
     if kind:
         raise StoreUnavailable(str(path), "network-file-system", f"it is on {kind}")

@@ -1,9 +1,15 @@
-"""Is a path on a disk of this machine? SQLite's locks are not safe elsewhere."""
+"""Which file is a SQLite database, and is it on a disk of this machine?
+
+SQLite's locks are not safe elsewhere.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from sqlalchemy import URL, make_url
 
 NETWORK: Final = frozenset(
     {
@@ -28,6 +34,21 @@ NETWORK: Final = frozenset(
 """Names, as Linux lists them, of file systems that other hosts share."""
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
+
+
+def database_file(url: str | URL) -> Path | None:
+    """The file that an address names; None for a server, and for a database in memory.
+
+    A name that begins with `file:` is a URI where the address says so
+    (sqlite.org/uri.html).
+    """
+    parsed = make_url(url)
+    name = parsed.database or ""
+    if parsed.get_backend_name() != "sqlite" or parsed.query.get("mode") == "memory":
+        return None
+    if name.startswith("file:") and parsed.query.get("uri"):
+        name = unquote(urlsplit(name).path)
+    return None if name in {"", ":memory:"} else Path(name).absolute()
 
 
 def file_system(path: Path, mounts: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import psycopg
@@ -18,6 +19,7 @@ from sqlalchemy import make_url
 
 from service.store.database import CACHE_KIB
 from service.store.errors import StoreUnavailable
+from service.store.filesystem import database_file
 
 MOST_KEYS: Final = 50
 """Keys of one question: more would hold the loop up."""
@@ -50,8 +52,9 @@ class Watcher(Protocol):
 def watch(url: str) -> Watcher:
     """What asks a database that is there; it connects when it is first asked."""
     parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        return _File(str(parsed.database))
+    file = database_file(parsed)
+    if file is not None:
+        return _File(file)
     server = parsed.set(drivername="postgresql")
     return _Server(
         server.render_as_string(hide_password=False),
@@ -60,7 +63,7 @@ def watch(url: str) -> Watcher:
 
 
 class _File:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = None
 
@@ -69,14 +72,21 @@ class _File:
         try:
             if self._connection is None:
                 # It must not wait: whoever is locked out asks again a moment later.
+                # A file that is gone is not made again.
                 self._connection = sqlite3.connect(
-                    self._path, timeout=0, isolation_level=None, check_same_thread=False
+                    f"{self._path.as_uri()}?mode=rw",
+                    uri=True,
+                    timeout=0,
+                    isolation_level=None,
+                    check_same_thread=False,
                 )
                 self._connection.execute(f"PRAGMA cache_size = {-CACHE_KIB}")
             rows = self._connection.execute(f"{_QUERY} IN ({marks})", keys).fetchall()
         except sqlite3.Error as error:
             await self.close()
-            raise StoreUnavailable(self._path, "unreachable", str(error)) from error
+            raise StoreUnavailable(
+                str(self._path), "unreachable", str(error)
+            ) from error
         return _grouped(rows)
 
     async def close(self) -> None:

@@ -9,9 +9,14 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from service.settings import Settings
 from service.store import Database, StoreUnavailable, connect, upgrade
 from service.store.database import explain
-from service.store.filesystem import file_system, network_file_system
+from service.store.filesystem import (
+    database_file,
+    file_system,
+    network_file_system,
+)
 
 MOUNTS = """\
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
@@ -97,9 +102,17 @@ def test_a_full_disk_is_said_to_be_full(database: Database) -> None:
     assert told.reason == "full"
 
 
-def test_a_read_only_database_is_said_to_be_read_only(url: str) -> None:
-    """A write to a database that is opened for reading says so."""
+def test_a_read_only_database_is_said_to_be_read_only(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write to a database that is opened for reading says so.
+
+    The address is a URI: its file is found, and no folder of its name is made.
+    """
     upgrade(url)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     opened = connect(f"sqlite:///file:{path_of(url)}?mode=ro&uri=true")
     with (
         pytest.raises(StoreUnavailable) as caught,
@@ -108,6 +121,8 @@ def test_a_read_only_database_is_said_to_be_read_only(url: str) -> None:
         session.execute(text("DELETE FROM kernels"))
     opened.close()
     assert caught.value.reason == "read-only"
+    assert caught.value.where == str(path_of(url))
+    assert list(here.iterdir()) == []
 
 
 def test_a_database_that_is_not_upgraded_says_how_to_upgrade(url: str) -> None:
@@ -135,6 +150,35 @@ def test_an_in_memory_database_is_refused() -> None:
     """It would be another one in each thread."""
     with pytest.raises(StoreUnavailable, match="in-memory"):
         connect("sqlite://")
+
+
+@pytest.mark.parametrize(
+    ("address", "file"),
+    [
+        ("sqlite:////data/x.db", "/data/x.db"),
+        ("sqlite+pysqlite:////data/x.db", "/data/x.db"),
+        ("sqlite:////data/a%20b.db", "/data/a b.db"),
+        ("sqlite:///file:/data/a%20b.db?mode=ro&uri=true", "/data/a b.db"),
+        ("sqlite:///file:/data/x.db?mode=memory&uri=true", None),
+        ("sqlite://", None),
+        ("sqlite:///:memory:", None),
+        ("postgresql+psycopg://me@host/x.db", None),
+    ],
+)
+def test_an_address_names_its_file(address: str, file: str | None) -> None:
+    """Whatever driver or form it has; a server and a memory have none."""
+    assert database_file(address) == (None if file is None else Path(file))
+
+
+@pytest.mark.parametrize(
+    "name", ["data", "100%41?mode=memory", "a b#c", "d\u00e9j\u00e0"]
+)
+def test_a_data_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """The database lies in it, and its address stays readable."""
+    url = Settings(data_home=tmp_path / name).url
+    assert database_file(url) == tmp_path / name / "fuseplan" / "fuseplan.db"
+    upgrade(url)
+    assert [one.name for one in tmp_path.iterdir()] == [name]
 
 
 def test_the_closest_mount_decides() -> None:

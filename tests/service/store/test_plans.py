@@ -179,3 +179,10 @@ def test_a_watcher_says_that_its_database_is_gone(tmp_path: Path) -> None:
             asyncio.run(watch(url).digests(["0" * 64]))
         assert caught.value.reason == "unreachable"
         assert "secret" not in str(caught.value)
+
+
+def test_a_watcher_makes_no_file(tmp_path: Path) -> None:
+    """A database that is gone must not come back empty."""
+    with pytest.raises(StoreUnavailable, match=r"gone\.db"):
+        asyncio.run(watch(f"sqlite:///{tmp_path / 'gone.db'}").digests(["0" * 64]))
+    assert list(tmp_path.iterdir()) == []

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from alembic import command
-from sqlalchemy import inspect, text
+from sqlalchemy import MetaData, create_engine, inspect, select, text
 
-from service.store import Database, StoreUnavailable, connect, upgrade
+from service.store import Database, StoreUnavailable, connect, retention, upgrade
 from service.store import plans as plan_store
 from service.store.schema import (
     METADATA,
@@ -89,20 +89,57 @@ def undo(database: Database) -> None:
     assert not left & set(METADATA.tables)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in STORED.glob("*.sql")))
-def test_a_stored_old_database_upgrades(name: str, tmp_path: Path) -> None:
-    """A file that an earlier version wrote keeps its plans."""
-    path = tmp_path / "old.db"
+REVISIONS = sorted(path.stem for path in STORED.glob("*.sql"))
+
+
+def stored(name: str, folder: Path) -> str:
+    """The file that an earlier version wrote; gives its address."""
+    path = folder / "old.db"
     with closing(sqlite3.connect(path)) as old:
         old.executescript((STORED / f"{name}.sql").read_text())
-    url = f"sqlite:///{path}"
+    return f"sqlite:///{path}"
+
+
+def check_upgrade(url: str) -> None:
+    """Upgraded, a stored database still has its plans."""
     upgrade(url)
     database = connect(url)
     with database.read() as session:
         found = plan_store.find(session, samples.KEY)
+        damaged = list(retention.faults(session))
     database.close()
     assert found is not None
     assert found.body == b'{"plan":"measured"}'
+    assert damaged == []
+
+
+@pytest.mark.parametrize("name", REVISIONS)
+def test_a_stored_old_database_upgrades(name: str, tmp_path: Path) -> None:
+    """A file that an earlier version wrote keeps its plans."""
+    check_upgrade(stored(name, tmp_path))
+
+
+@pytest.mark.parametrize("name", REVISIONS)
+def test_an_old_database_on_a_server_upgrades(
+    name: str, tmp_path: Path, postgres: NewDatabase
+) -> None:
+    """The same tables with the same rows, in PostgreSQL."""
+    old, new = create_engine(stored(name, tmp_path)), create_engine(url := postgres())
+    config = configuration()
+    with new.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, name)
+    before, after = MetaData(), MetaData()
+    before.reflect(old)
+    after.reflect(new)
+    with old.connect() as source, new.begin() as connection:
+        for table in after.sorted_tables:
+            rows = source.execute(select(before.tables[table.name])).mappings().all()
+            if rows and table.name != "alembic_version":
+                connection.execute(table.insert(), [dict(row) for row in rows])
+    old.dispose()
+    new.dispose()
+    check_upgrade(url)
 
 
 def test_there_is_a_stored_database_of_each_revision() -> None:
