@@ -10,6 +10,7 @@ import httpx
 
 from service.client.values import (
     Event,
+    Found,
     Job,
     Json,
     Miss,
@@ -135,6 +136,27 @@ def stored(key: str, response: httpx.Response) -> StoredPlan | Miss:
         body=body,
         content=response.content,
     )
+
+
+def many(response: httpx.Response) -> dict[str, Found | Miss]:
+    """What there is of many keys, by key; errors as of `checked`."""
+    return _made(_many, response)
+
+
+def _many(document: Json, response: httpx.Response) -> dict[str, Found | Miss]:
+    del response
+    told: dict[str, Found | Miss] = {
+        one["key"]: Miss(reason=str(one["reason"])) for one in document["missing"]
+    }
+    for one in document["found"]:
+        told[one["key"]] = Found(
+            key=one["key"],
+            digest=one["digest"],
+            evidence=one["evidence"],
+            objective_seconds=one["objective_seconds"],
+            kernels=one["kernels"],
+        )
+    return told
 
 
 def content(answer: httpx.Response) -> bytes | Miss:

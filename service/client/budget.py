@@ -6,17 +6,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import httpx
 
 from service.client.answers import in_words
-from service.client.values import ClientError, Miss, StoredPlan
+from service.client.values import ClientError, Miss
+
+T = TypeVar("T")
 
 LOOKUP_BUDGET_SECONDS: Final = 2.0
 """What all lookups of one client may take together, before they fail open."""
 
 SPENT: Final = Miss(reason="error", error="the time budget is spent")
+
+LEFT_OUT: Final = Miss(reason="error", error="the answer leaves this key out")
 
 FAILURES: Final = (httpx.HTTPError, ClientError, TimeoutError)
 """What a lookup may meet, and never raises."""
@@ -70,9 +74,9 @@ class Budget:
         """Seconds until a deadline; never below zero."""
         return max(0.0, deadline - self._clock())
 
-    def count(self, found: StoredPlan | Miss) -> StoredPlan | Miss:
+    def count(self, found: T) -> T:
         """Count what a lookup found; gives it back."""
-        if isinstance(found, StoredPlan):
+        if not isinstance(found, Miss):
             self.counts.hits += 1
         elif found.reason == "error":
             self.counts.errors += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import httpx
@@ -10,6 +10,8 @@ import httpx
 from service.client.values import Evidence
 
 ZSTD: Final[Mapping[str, str]] = {"Content-Type": "application/zstd"}
+MOST_KEYS: Final = 1000
+"""Of one question for many plans (docs/api.md)."""
 STREAM: Final = httpx.Timeout(10.0, read=None)
 """An event may be long in coming; a connection may not."""
 
@@ -28,6 +30,13 @@ def plan(key: str, evidence: Evidence) -> dict[str, Any]:
 def blob(digest: str) -> dict[str, Any]:
     """Read a blob."""
     return {"url": f"/v1/blobs/sha256/{digest}"}
+
+
+def many(keys: Sequence[str], evidence: Evidence) -> Iterator[dict[str, Any]]:
+    """Look many plans up, as many at once as the service takes."""
+    for start in range(0, len(keys), MOST_KEYS):
+        asked = {"keys": keys[start : start + MOST_KEYS], "evidence": evidence}
+        yield {"method": "POST", "url": "/v1/plans:lookup", "json": asked}
 
 
 def events(job: str, after: str) -> dict[str, Any]:

@@ -105,6 +105,17 @@ class StoredPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A key that has a plan; its body is the blob `digest`."""
+
+    key: str
+    digest: str
+    evidence: str
+    objective_seconds: float
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
     """No plan, and why.
 

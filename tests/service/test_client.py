@@ -20,6 +20,7 @@ from service.client import (
     AsyncClient,
     Client,
     Event,
+    Found,
     Miss,
     Refused,
     ServiceUnavailable,
@@ -86,6 +87,33 @@ def test_a_miss_has_the_services_reason(running: Running) -> None:
         assert client.lookup("0" * 64) == Miss(reason="unknown")
         assert client.lookup(key, evidence="measured") == Miss(reason="never_tuned")
         assert client.counts.summary == "fuseplan: 0 hits, 2 misses, 0 errors"
+
+
+def test_many_plans_are_looked_up_at_once(running: Running) -> None:
+    """More keys than one question takes; each once, counted as hit or miss."""
+
+    async def ask(keys: list[str]) -> tuple[object, str]:
+        async with AsyncClient(running.address) as client:
+            return await client.lookup_many(keys), client.counts.summary
+
+    with Client(running.address) as client:
+        answer = client.submit(Submit(model=MODEL))
+        keys = [answer.plan_key, *(f"{number:064x}" for number in range(1000))]
+        told = client.lookup_many([*keys, answer.plan_key])
+        found = told[answer.plan_key]
+        assert isinstance(found, Found)
+        assert (found.digest, found.evidence) == (answer.digest, "analytic")
+        assert found.kernels == len(answer.plan["kernels"])
+        assert list(told) == keys
+        assert told[keys[-1]] == Miss(reason="unknown")
+        assert client.counts.summary == "fuseplan: 1 hits, 1000 misses, 0 errors"
+        assert isinstance(client.blob(found.digest), bytes)
+        measured = client.lookup_many([answer.plan_key], evidence="measured")
+        assert measured == {answer.plan_key: Miss(reason="never_tuned")}
+    assert asyncio.run(ask(keys)) == (
+        told,
+        "fuseplan: 1 hits, 1000 misses, 0 errors",
+    )
 
 
 def test_refusals_carry_the_problem(running: Running) -> None:
@@ -239,6 +267,9 @@ def test_strangers_break_no_build(what: str) -> None:
     with saying(STRANGE[what]) as address:
         with Client(address) as client:
             found, errors = client.lookup("0" * 64), client.counts.errors
+            (many,) = client.lookup_many(["0" * 64]).values()
+            assert isinstance(many, Miss)
+            assert many.reason == "error"
             with pytest.raises((ServiceUnavailable, Refused)):
                 client.submit(Submit(model=MODEL))
         answers = [(found, errors), asyncio.run(ask(address))]

@@ -41,6 +41,8 @@ __all__ = ["fleet_url"]  # a fixture
 SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
 CYCLES = 20 if SOAK else 2
 SUBMITTERS, GRAPHS = (1000, 100) if SOAK else (40, 4)
+LOOK_SECONDS = SUBMITTERS / 200
+"""Between two looks of one submitter: all together they ask 200 times a second."""
 WORKERS = ("null:0", "null:1")
 ONNX = {"Content-Type": "application/onnx"}
 TUNED = {"target": "cpu", "mode": "tuned", "budget_seconds": 10, "budget_trials": 20}
@@ -199,11 +201,11 @@ async def get_measured(
     told = answer.json()
     assert f"s{number}_relu" in {n for names in told["names"].values() for n in names}
     path = f"{address}/v1/plans/{told['plan_key']}?evidence=measured"
-    for _ in range(1200):
+    for _ in range(round(PATIENCE_SECONDS / LOOK_SECONDS)):
         plan = await client.get(path)
         if plan.status_code == httpx.codes.OK:
             return told["plan_key"], plan.headers["ETag"]
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(LOOK_SECONDS)
     pytest.fail(plan.text)
 
 
