@@ -31,6 +31,7 @@ is to be called again when the cost model or the generated code has changed.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import math
@@ -44,6 +45,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onnx import parser as onnx_parser
 
+from tuner.assembly import kernel_sources
 from tuner.ir.graph import Region
 from tuner.kernel.lower import lower
 from tuner.kernel.mapping import map_groups
@@ -51,7 +53,7 @@ from tuner.kernel.schedule import default as default_schedule
 from tuner.kernel.schedule import is_legal, regime, space
 from tuner.model import Model, load
 from tuner.pipeline import Planner, plan_key, resolve_target
-from tuner.plan import CODEGEN_REVISION, GENERATED, Choice, Family, Options, Schedule
+from tuner.plan import GENERATED, Choice, Family, Options, Schedule
 from tuner.pricing import predict_nest
 from tuner.runtime.runner import Runner
 from tuner.search import experience
@@ -72,7 +74,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cost_model.device import Device
-    from tuner.kernel.nest import LoopNest
     from tuner.search.records import Json
 
 KERNELS: Final = {
@@ -191,8 +192,8 @@ COMPLETE: Final = 0.97
 """Share of a space that must have run undisturbed, for the space to count."""
 WRITE_SECONDS: Final = 20.0
 """How much measuring a killed recording may lose."""
-UNSTATED_CODEGEN: Final = 10
-"""Revision of the generated code of recordings that do not state it."""
+COMPARED: Final = 8
+"""Schedules of a space whose programs are compared with those that were recorded."""
 EXPERIENCE: Final = Path(experience.__file__).with_name(experience.FILE)
 FLAGS: Final = ("persistent", "stream", "tensor")
 """Knobs that are no powers of two."""
@@ -294,6 +295,22 @@ def kernel_named(planner: Planner, name: str) -> KernelState | None:
     return None
 
 
+def text_of(state: KernelState, schedule: Schedule, device: Device) -> str:
+    """A name of the program that is generated for a device under a schedule."""
+    language = "cuda" if device.kind == "gpu" else "opencl"
+    sources = kernel_sources(state.form, schedule)
+    (source,) = (each for each in sources if each.language == language)
+    launched = [(each.text, each.grid, each.block) for each in (*source.before, source)]
+    return hashlib.sha256(repr(launched).encode()).hexdigest()[:12]
+
+
+def has_same_code(state: KernelState, found: Space, device: Device) -> bool:
+    """Whether this version generates what was recorded, as far as that is known."""
+    known = list(found.texts)
+    some = known[:: max(1, len(known) // COMPARED)]
+    return all(text_of(state, each, device) == found.texts[each] for each in some)
+
+
 def _state(planner: Planner, choice: Choice) -> KernelState:
     form = planner.assembler.form(choice)
     return new_state(form, choice, planner.device, planner.options, seed=0)
@@ -356,7 +373,9 @@ class Recording:
         predicted: what the cost model says of them.
         sizes: how many schedules each kernel has.
         names: fingerprint of each kernel.
-        rivals: schedules of each kernel that were fastest in another recording.
+        texts: names of the generated programs of each kernel, by schedule.
+        rivals: the same kernels in another recording, whose fastest schedules are run
+            as often as one's own.
     """
 
     out: Path
@@ -365,20 +384,21 @@ class Recording:
     predicted: dict[str, dict[Schedule, float]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    rivals: Mapping[str, tuple[Schedule, ...]] = field(default_factory=dict)
+    texts: dict[str, Mapping[Schedule, str]] = field(default_factory=dict)
+    rivals: Mapping[str, Space] = field(default_factory=dict)
 
     def resume(self) -> None:
         """Take over what an earlier call measured on this very device.
 
         Raises:
-            SystemExit: the file is of another device, or of other generated code.
+            SystemExit: the file is of another device.
         """
         if not self.out.exists():
             return
         stored = json.loads(self.out.read_text())
         if _who_measured(stored["device"]) != _who_measured(self.facts):
             raise SystemExit(
-                f"{self.out}: was recorded with another device, toolchain or code: "
+                f"{self.out}: was recorded with another device or toolchain: "
                 "give another file"
             )
         self.sizes.update(stored["sizes"])
@@ -388,14 +408,30 @@ class Recording:
                 for schedule, seconds in one.seconds.items()
             }
             self.predicted[one.name] = dict(one.predicted)
-            self.names[one.name] = one.kernel
+            self.names[one.name], self.texts[one.name] = one.kernel, one.texts
+
+    def known_kernel(self, name: str) -> str:
+        """Fingerprint of the kernel here, or else in the other recording, or empty."""
+        rival = self.rivals.get(name)
+        return self.names.get(name) or ("" if rival is None else rival.kernel)
 
     def begin(
-        self, name: str, kernel: str, schedules: Mapping[Schedule, float]
+        self,
+        name: str,
+        kernel: str,
+        schedules: Mapping[Schedule, float],
+        texts: Mapping[Schedule, str],
     ) -> None:
-        """Say which schedules a kernel has; results of others are dropped."""
-        kept = self.rows.get(name, {}) if self.names.get(name) == kernel else {}
+        """Say which schedules a kernel has.
+
+        Results of others are dropped, and all where the programs have changed.
+        """
+        before = self.texts.get(name, {})
+        is_same = all(texts.get(s, text) == text for s, text in before.items())
+        is_kept = is_same and self.names.get(name) == kernel
+        kept = self.rows.get(name, {}) if is_kept else {}
         self.rows[name] = {s: kept[s] for s in schedules if s in kept}
+        self.texts[name] = dict(texts)
         self.predicted[name] = dict(schedules)
         self.sizes[name], self.names[name] = len(schedules), kernel
 
@@ -409,6 +445,7 @@ class Recording:
             seconds={schedule: median(known[schedule]) for schedule in order},
             runs={schedule: tuple(known[schedule]) for schedule in order},
             predicted={schedule: predicted[schedule] for schedule in order},
+            texts=self.texts.get(name, {}),
         )
 
     def leaders(self, name: str) -> tuple[Schedule, ...]:
@@ -416,8 +453,9 @@ class Recording:
         rows = self.rows[name]
         ran = [s for s, runs in rows.items() if math.isfinite(runs[0])]
         own = sorted(ran, key=lambda s: rows[s][0])[:LEADERS]
-        others = [s for s in self.rivals.get(name, ()) if s in ran]
-        return tuple(dict.fromkeys([*own, *others]))
+        rival = self.rivals.get(name)
+        others = () if rival is None else _fastest(rival)
+        return tuple(dict.fromkeys([*own, *(s for s in others if s in ran)]))
 
     def is_complete(self, name: str) -> bool:
         """Whether every schedule has run, and the fastest often enough."""
@@ -439,17 +477,18 @@ class Recording:
 def _who_measured(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What times depend on; the catalogue's numbers are no part of it."""
     target = facts.get("target", {})
-    return {"codegen": UNSTATED_CODEGEN, **facts, "target": target.get("id")}
+    return {**facts, "target": target.get("id")}
 
 
-def _leaders_of(path: Path | None) -> dict[str, tuple[Schedule, ...]]:
-    """The fastest schedules of a recording, by kernel."""
+def _rivals(path: Path | None) -> dict[str, Space]:
+    """The spaces of another recording, by name."""
     if path is None:
         return {}
-    return {
-        each.name: tuple(sorted(each.seconds, key=lambda s: each.seconds[s])[:LEADERS])
-        for each in spaces_from(json.loads(path.read_text()))
-    }
+    return {each.name: each for each in spaces_from(json.loads(path.read_text()))}
+
+
+def _fastest(found: Space) -> list[Schedule]:
+    return sorted(found.seconds, key=lambda s: found.seconds[s])[:LEADERS]
 
 
 def record(given: argparse.Namespace) -> None:
@@ -459,13 +498,10 @@ def record(given: argparse.Namespace) -> None:
     with Runner(given.device) as runner:
         facts = {
             **describe(runner, {}),
-            "codegen": CODEGEN_REVISION,
             "target": {"id": device.id, "digest": device.digest},
             "processor": platform.processor() or platform.machine(),
         }
-        recording = Recording(
-            out=given.out, facts=facts, rivals=_leaders_of(given.rivals)
-        )
+        recording = Recording(out=given.out, facts=facts, rivals=_rivals(given.rivals))
         recording.resume()
         for name in given.only or KERNELS:
             if monotonic() >= end:
@@ -489,13 +525,15 @@ def _record_kernel(
     """Measure what is not measured yet of one kernel."""
     model = model_of(name)
     planner = Planner(model=model, device=device, options=Options())
-    state = kernel_of(planner)
+    known = recording.known_kernel(name)
+    state = (kernel_named(planner, known) if known else None) or kernel_of(planner)
     nest = lower(state.form.graph)
     schedules = {
         schedule: predict_nest(nest, schedule, device, Options()).estimate.seconds
         for schedule in fine_space(state, device)[:most]
     }
-    recording.begin(name, state.name, schedules)
+    texts = {schedule: text_of(state, schedule, device) for schedule in schedules}
+    recording.begin(name, state.name, schedules, texts)
     measurer = Measurer(
         model=model,
         options=planner.options,
@@ -561,14 +599,14 @@ def replay(given: argparse.Namespace) -> None:
     stored = json.loads(given.first.read_text())
     spaces = spaces_from(stored)
     device = _target_of(stored)
-    nests = {each.name: _nest_of(each, device) for each in spaces}
+    kernels = {each.name: _kernel(each, device) for each in spaces}
     if given.repriced:
-        spaces = tuple(_repriced(each, device, nests[each.name]) for each in spaces)
+        spaces = tuple(_repriced(each, device, kernels[each.name]) for each in spaces)
     judged = json.loads((given.second or given.first).read_text())
     truths = spaces_from(judged)
     twice = {each.name for each in truths if _is_whole(each, judged.get("sizes", {}))}
     stated = stored.get("sizes", {})
-    taught = spaces if given.untaught else _taught(spaces, nests)
+    taught = spaces if given.untaught else _taught(spaces, kernels)
     whole = [
         each
         for each in _in_both(taught, truths)
@@ -576,6 +614,9 @@ def replay(given: argparse.Namespace) -> None:
     ]
     if len(whole) < len(spaces):
         say(f"{len(spaces) - len(whole)} spaces are not complete and left out")
+    changed = sum(kernel is None for kernel in kernels.values())
+    if changed:
+        say(f"{changed} spaces are of other code, and keep their prices")
     worthy = [each for each in whole if given.all or each.is_worthy]
     varied = sum(each.is_worthy for each in spaces)
     say(f"{varied} of {len(spaces)} spaces are large and varied enough")
@@ -613,12 +654,12 @@ def learn(given: argparse.Namespace) -> None:
         stored = json.loads(path.read_text())
         device = _target_of(stored)
         for each in spaces_from(stored):
-            nest = _nest_of(each, device)
-            if nest is not None and _is_whole(each, stored["sizes"]):
-                lesson = _lesson(_repriced(each, device, nest), nest)
+            kernel = _kernel(each, device)
+            if kernel is not None and _is_whole(each, stored["sizes"]):
+                lesson = _lesson(_repriced(each, device, kernel), kernel)
                 lessons.setdefault(device.kind, []).append(lesson)
             else:
-                say(f"{path}: {each.name} is left out: not complete, or no such kernel")
+                say(f"{path}: {each.name} is left out: not complete, or of other code")
     known = experience.read(given.out.read_text()) if given.out.exists() else {}
     known |= {kind: Experience.learned(found) for kind, found in lessons.items()}
     given.out.write_text(experience.write(known))
@@ -626,22 +667,27 @@ def learn(given: argparse.Namespace) -> None:
         say(f"{given.out}: {kind} learned from {len(found)} recorded spaces")
 
 
-def _lesson(found: Space, nest: LoopNest | None) -> Lesson:
+def _lesson(found: Space, kernel: KernelState | None) -> Lesson:
     return Lesson(
-        regime="" if nest is None else regime(nest),
+        regime="" if kernel is None else regime(lower(kernel.form.graph)),
         seconds=found.seconds,
         predicted=found.predicted,
     )
 
 
 def _taught(
-    spaces: Sequence[Space], nests: Mapping[str, LoopNest | None]
+    spaces: Sequence[Space], kernels: Mapping[str, KernelState | None]
 ) -> list[Space]:
-    """Spaces with what all others teach of each."""
-    lessons = {each.name: _lesson(each, nests[each.name]) for each in spaces}
+    """Spaces with what all others teach of each: of its code, priced as it is."""
+    lessons = {each.name: _lesson(each, kernels[each.name]) for each in spaces}
     found = []
     for each in spaces:
-        others = [lesson for name, lesson in lessons.items() if name != each.name]
+        is_old = kernels[each.name] is None
+        others = [
+            lesson
+            for name, lesson in lessons.items()
+            if name != each.name and (kernels[name] is None) == is_old
+        ]
         known = Experience.learned(others)
         learned = known.factors(lessons[each.name].regime, tuple(each.seconds))
         found.append(replace(each, learned=learned))
@@ -653,13 +699,14 @@ def _target_of(stored: Mapping[str, Any]) -> Device:
     return resolve_target(stored["device"].get("target", {}).get("id", "cpu"))
 
 
-def _nest_of(found: Space, device: Device) -> LoopNest | None:
-    """The recorded kernel; None where the model has no such kernel any more."""
+def _kernel(found: Space, device: Device) -> KernelState | None:
+    """The recorded kernel; None where this version has none, or other code for it."""
     if found.name not in KERNELS:
         return None
     planner = Planner(model=model_of(found.name), device=device, options=Options())
     state = kernel_named(planner, found.kernel)
-    return None if state is None else lower(state.form.graph)
+    is_same = state is not None and has_same_code(state, found, device)
+    return state if is_same else None
 
 
 def _in_both(spaces: Sequence[Space], truths: Sequence[Space]) -> list[Space]:
@@ -678,13 +725,14 @@ def _in_both(spaces: Sequence[Space], truths: Sequence[Space]) -> list[Space]:
     ]
 
 
-def _repriced(found: Space, device: Device, nest: LoopNest | None) -> Space:
+def _repriced(found: Space, device: Device, kernel: KernelState | None) -> Space:
     """The same measured times under today's default and today's cost model.
 
-    A kernel that this version does not make any more stays as it was recorded.
+    A kernel with other code than this version's stays as it was recorded.
     """
-    if nest is None:
+    if kernel is None:
         return found
+    nest = lower(kernel.form.graph)
     predicted = {
         schedule: predict_nest(nest, schedule, device, Options()).estimate.seconds
         for schedule in found.seconds

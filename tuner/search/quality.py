@@ -34,6 +34,7 @@ class Space:
         seconds: measured; infinite where the schedule failed. The default is first.
         predicted: what the cost model said.
         runs: seconds of each run, where a schedule was run several times.
+        texts: a name of the generated program, where it is known.
         learned: how many times its prediction a schedule may take, by what other
             kernels have taught; once where it is missing. Not part of a recording.
     """
@@ -43,6 +44,7 @@ class Space:
     seconds: Mapping[Schedule, float]
     predicted: Mapping[Schedule, float]
     runs: Mapping[Schedule, tuple[float, ...]] = field(default_factory=dict)
+    texts: Mapping[Schedule, str] = field(default_factory=dict)
     learned: Mapping[Schedule, float] = field(default_factory=dict)
 
     @property
@@ -82,6 +84,7 @@ class Space:
                     "seconds": seconds if math.isfinite(seconds) else None,
                     "predicted_seconds": self.predicted[schedule],
                     **self._runs_json(schedule),
+                    **self._text_json(schedule),
                 }
                 for schedule, seconds in self.seconds.items()
             ],
@@ -90,6 +93,9 @@ class Space:
     def _runs_json(self, schedule: Schedule) -> Json:
         runs = [s for s in self.runs.get(schedule, ()) if math.isfinite(s)]
         return {"runs": runs} if len(runs) > 1 else {}
+
+    def _text_json(self, schedule: Schedule) -> Json:
+        return {"text": self.texts[schedule]} if schedule in self.texts else {}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Space:
@@ -104,6 +110,7 @@ class Space:
             },
             predicted={s: row["predicted_seconds"] for s, row in rows},
             runs={s: tuple(row["runs"]) for s, row in rows if "runs" in row},
+            texts={s: row["text"] for s, row in rows if "text" in row},
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -43,6 +44,7 @@ def test_a_space_survives_its_json() -> None:
     """Times, failures and predictions come back, the default first."""
     space = _space()
     space.seconds[space.default] = math.inf  # type: ignore[index]
+    space = replace(space, texts={space.default: "a program"})
     stored = json.loads(json.dumps(spaces_json([space], {"name": "here"})))
     assert spaces_from(stored) == (space,)
     assert spaces_from(stored)[0].default == space.default
@@ -75,6 +77,20 @@ def test_ours_finds_the_best_where_the_model_is_right_in_part() -> None:
         space = _space(trust=trust)
         found = found_after(space, space, METHODS["ours"], trials=(10,), seed=0)
         assert found[10].excess <= 0.05
+
+
+def test_what_others_teach_is_tried_first() -> None:
+    """A schedule that is fast on other kernels is the second trial, after the default.
+
+    Whoever knows a recording whole needs one.
+    """
+    space = _space(trust=0.0)
+    *_, taught = space.seconds
+    learned = {**dict.fromkeys(space.seconds, 1.0), taught: 0.5}
+    found = replace(space, learned=learned)
+    assert list(METHODS["ours"](found, 2, 0)) == [space.default, taught]
+    best = found_after(space, space, METHODS["knowing"], trials=(1,), seed=0)
+    assert best[1].excess == 0
 
 
 def test_ours_does_not_need_the_model() -> None:
