@@ -11,6 +11,8 @@ from tuner.errors import InvalidOption, UnboundDimensions, UnsupportedModel
 from tuner.frontend.imported import Imported
 from tuner.frontend.onnx import read_onnx
 from tuner.frontend.wire import read_json
+from tuner.fusion.traffic import home_of
+from tuner.fusion.view import ALIAS
 from tuner.ir.custom import RuleSet
 from tuner.ir.fingerprint import canonicalize
 from tuner.ir.graph import Graph, Node
@@ -58,15 +60,43 @@ class Model:
         Raises:
             InvalidOption: the graph has no such node.
         """
+        return self.node_ids(name)[0]
+
+    def node_ids(self, name: str) -> tuple[str, ...]:
+        """The same of all parts of a node that was taken apart, views last.
+
+        Raises:
+            InvalidOption: the graph has no such node.
+        """
         if name in self.graph.by_name:
-            return name
-        for node in self.graph.nodes:
-            if name in self.names.get(node.name, ()):
-                return node.name
-        raise InvalidOption(
-            name,
-            "no node of the planned graph has this name",
-            hint="take a node name of the model, or an id such as n12 of its plan",
+            return (name,)
+        found = [n for n in self.graph.nodes if name in self.names.get(n.name, ())]
+        if not found:
+            raise InvalidOption(
+                name,
+                "no node of the planned graph has this name",
+                hint="take a node name of the model, or an id such as n12 of its plan",
+            )
+        return tuple(n.name for n in sorted(found, key=lambda n: n.op == ALIAS))
+
+    def ends(self, a: str, b: str) -> tuple[str, str]:
+        """A part of each of two nodes: where one reads the other, these two.
+
+        Raises:
+            InvalidOption: the graph has no such node.
+        """
+        first, second = self.node_ids(a), self.node_ids(b)
+        both = [(p, q) for p in first for q in second if p != q]
+        near = (ends for ends in both if self._is_edge(*ends))
+        return next(near, both[0] if both else (first[0], second[0]))
+
+    def _is_edge(self, a: str, b: str) -> bool:
+        """Whether one of two nodes reads the other, by way of views or not."""
+        first, second = self.graph.by_name[a], self.graph.by_name[b]
+        return any(
+            home_of(self.graph, name) in one.outputs
+            for one, other in ((first, second), (second, first))
+            for name in other.inputs
         )
 
 

@@ -352,8 +352,7 @@ def explain_plan(
         body = _body(session, key)
         job = jobs.latest(session, key)
     names = {} if job is None else job.request.names
-    ids = [_node_id(body, names, name) for name in (a, b)]
-    return Explanation(**explaining.explain(body, *ids))
+    return Explanation(**explaining.explain(body, *_pair(body, names, a, b)))
 
 
 @router.get(
@@ -378,7 +377,7 @@ def explain_solved(key: Key, a: NodeName, b: NodeName, context: ContextDep) -> S
             "the model of this plan is not stored",
             hint="ask `fuseplan explain MODEL A B`, or submit it with mode=tuned",
         )
-    ids = [_node_id(body, job.request.names, name) for name in (a, b)]
+    ids = _pair(body, job.request.names, a, b)
     question = Question(
         data=model.content,
         form=job.request.input_form,
@@ -414,14 +413,22 @@ def _body(session: Session, key: str) -> Mapping[str, Any]:
     return dict(json.loads(found.body))
 
 
-def _node_id(body: Mapping[str, Any], names: Mapping[str, Any], name: str) -> str:
+def _pair(
+    body: Mapping[str, Any], names: Mapping[str, Any], a: str, b: str
+) -> tuple[str, str]:
+    """A part of each of two nodes, by name or id; a node of the user's has several."""
+    return explaining.pair(body, _parts(body, names, a), _parts(body, names, b))
+
+
+def _parts(body: Mapping[str, Any], names: Mapping[str, Any], name: str) -> list[str]:
     if explaining.has_node(body, name):
-        return name
-    for id_, given in names.items():
-        if name in given and explaining.has_node(body, id_):
-            return str(id_)
-    raise NodeNotFound(
-        name,
-        "the graph of this plan has no such node",
-        hint="take an id such as n12 from the plan's graph",
-    )
+        return [name]
+    named = (str(id_) for id_, given in names.items() if name in given)
+    found = [id_ for id_ in named if explaining.has_node(body, id_)]
+    if not found:
+        raise NodeNotFound(
+            name,
+            "the graph of this plan has no such node",
+            hint="take an id such as n12 from the plan's graph",
+        )
+    return found

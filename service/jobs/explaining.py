@@ -5,7 +5,7 @@ Both work on stored bodies alone: what they say is in the plan, or follows from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,6 +46,15 @@ class _View:
         """Kernels that compute a node; it may be computed more than once."""
         return [kernel for kernel in self.body["kernels"] if id_ in kernel["nodes"]]
 
+    def share(self, a: str, b: str) -> bool:
+        """Whether some kernel computes both nodes."""
+        return any({a, b} <= set(kernel["nodes"]) for kernel in self.body["kernels"])
+
+    def is_edge(self, a: str, b: str) -> bool:
+        """Whether one of two nodes reads the other."""
+        first, second = self.node(a), self.node(b)
+        return bool(first and second and self.direct(first, second))
+
     def size_bytes(self, tensor: str) -> int:
         """Bytes of a tensor; 0 when the body does not say."""
         told = self.body["graph"]["tensors"].get(tensor)
@@ -84,6 +93,27 @@ def priced_seconds(body: Json, moved_bytes: int, *, launches: int) -> float | No
 def has_node(body: Json, id_: str) -> bool:
     """Whether the plan's graph has a node of this id."""
     return _View(body=body).node(id_) is not None
+
+
+def pair(body: Json, first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
+    """A part of each of two nodes of the user's: the parts that tell most of them.
+
+    Args:
+        body: stored body of a plan.
+        first: canonical ids of the parts of a node.
+        second: of another one.
+
+    Returns:
+        Two parts in one kernel, if there are such; else two of which one reads the
+        other, else any two that are not the same.
+    """
+    view = _View(body=body)
+    both = [(a, b) for a in first for b in second if a != b]
+    near = (ends for ends in both if view.is_edge(*ends))
+    return next(
+        (ends for ends in both if view.share(*ends)),
+        next(near, both[0] if both else (first[0], second[0])),
+    )
 
 
 def explain(body: Json, a: str, b: str) -> dict[str, Any]:

@@ -140,11 +140,7 @@ class Planner:
         options = self.options(question)
         model = _load(question, options)
         pins = tuple(
-            Pin(
-                fuse=pin.fuse,
-                nodes=(model.node_id(pin.nodes[0]), model.node_id(pin.nodes[1])),
-            )
-            for pin in options.pins
+            Pin(fuse=pin.fuse, nodes=model.ends(*pin.nodes)) for pin in options.pins
         )
         options = replace(options, pins=pins)
         return Prepared(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import onnx
@@ -156,6 +156,16 @@ def norms() -> Model:
     ]
     given = [value("x", (64, 256)), value("y", (64, 256)), value("g", (256,))]
     return load(proto(nodes, given, "o").SerializeToString())
+
+
+@pytest.mark.parametrize("pair", list(pairwise(NORMS)))
+def test_the_ends_of_two_nodes_are_an_edge(norms: Model, pair: tuple[str, str]) -> None:
+    """To fuse a norm with its reader is to fuse its last part: others may be far."""
+    first, second = norms.ends(*pair)
+    graph = norms.graph
+    assert pair == tuple(norms.names[n][0] for n in (first, second))
+    assert set(graph.by_name[first].outputs) & set(graph.by_name[second].inputs)
+    assert norms.ends(pair[1], pair[0]) == (second, first)
 
 
 @pytest.mark.parametrize("pair", list(combinations(NORMS, 2)))
