@@ -58,6 +58,7 @@ MediaType = Annotated[
     ),
 ]
 """Types that no browser runs: they come back as headers of the blob."""
+Count = Annotated[int, Field(ge=0, lt=2**31)]
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -77,9 +78,9 @@ class BundledPlan(BaseModel):
 
     key: Sha256
     graph_hash: Sha256
-    nodes: Annotated[int, Field(ge=0)]
-    tensors: Annotated[int, Field(ge=0)]
-    target: Annotated[str, Field(max_length=100)]
+    nodes: Count
+    tensors: Count
+    target: Annotated[str, Field(max_length=100, pattern=r"^[^\x00]*$")]
     parts: dict[str, Sha256]
     options: dict[str, Any]
     evidence: Literal["analytic", "compiled", "measured"]
@@ -88,7 +89,7 @@ class BundledPlan(BaseModel):
     seconds: Finite
     objective_seconds: Finite
     bound_seconds: Finite
-    kernels: Annotated[int, Field(ge=0)]
+    kernels: Count
 
 
 class _Manifest(BaseModel):

@@ -81,9 +81,9 @@ class AskBody(BaseModel):
     target: Annotated[str, Field(min_length=1, max_length=200), _TARGETS]
     mode: Mode = "analytic"
     budget_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    budget_trials: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    budget_trials: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     options: dict[str, Any] = {}
-    title: Annotated[str, Field(max_length=200)] = ""
+    title: Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")] = ""
     priority: Annotated[int, Field(ge=1, le=1000)] = NORMAL_PRIORITY
     cache: Annotated[Cache, Field(description=_CACHE)] = "warm"
     partitions: Annotated[
@@ -199,7 +199,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     target: Annotated[str | None, Query(max_length=200), _TARGETS] = None,
     mode: Mode = "analytic",
     budget_seconds: Annotated[float | None, Query(gt=0)] = None,
-    budget_trials: Annotated[int | None, Query(ge=1, le=2**31)] = None,
+    budget_trials: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
     options: Annotated[str, Query(include_in_schema=False)] = "{}",
     title: Annotated[str, Query(max_length=200)] = "",
     priority: Annotated[int, Query(ge=1, le=1000)] = NORMAL_PRIORITY,

@@ -26,9 +26,9 @@ _METHODS: Final = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 def respond(problem: Problem) -> Response:
-    """The HTTP answer that tells a problem."""
+    """The HTTP answer that tells a problem, whatever it has to quote."""
     return Response(
-        json.dumps(problem.document(), ensure_ascii=False),
+        json.dumps(problem.document(), ensure_ascii=False).encode(errors="replace"),
         status_code=problem.status,
         media_type=MEDIA_TYPE,
         headers={

@@ -6,6 +6,7 @@ socket, so that it can never show a figure that the API does not give.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Final
 
@@ -17,6 +18,8 @@ Json = Mapping[str, Any]
 _PASSED_ON: Final = ("authorization", "cookie", "x-request-id")
 """Headers of the page's request that the API sees: who asks, and for which request."""
 _ERROR: Final = 400
+_PLAIN: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^\x00-\x20?#%\\/]+)+")
+"""A path whose parts are names: what a page was asked for stands in it."""
 
 
 class ApiProblem(Exception):
@@ -84,6 +87,15 @@ class Api:
             return None
 
     async def _ask(self, path: str, query: Mapping[str, Any]) -> httpx.Response:
+        if not _PLAIN.fullmatch(path):
+            raise ApiProblem(
+                httpx.codes.NOT_FOUND,
+                {
+                    "title": "There is no such page",
+                    "detail": "The address holds a name that nothing here can have.",
+                    "hint": "open it from a list, or copy the whole name",
+                },
+            )
         asked = {name: value for name, value in query.items() if value is not None}
         return await self._http.get(path, params=asked)
 

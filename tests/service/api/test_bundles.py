@@ -185,6 +185,9 @@ BAD: dict[str, Callable[[bytes], bytes]] = {
     "other key": changed(lambda m: m["plans"][0].update(key="0" * 64)),
     "other graph": changed(lambda m: m["plans"][0].update(graph_hash="0" * 64)),
     "better evidence": changed(lambda m: m["plans"][0].update(evidence="measured")),
+    "a number without end": changed(lambda m: m["plans"][0].update(nodes=10**30)),
+    "a number of no column": changed(lambda m: m["plans"][0].update(kernels=2**31)),
+    "no text": changed(lambda m: m["plans"][0].update(target="a\0b")),
     "no number": changed(lambda m: m["plans"][0].update(seconds=-1)),
     "a page": changed(
         lambda m: m["media_types"].update(dict.fromkeys(m["media_types"], "text/html"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,6 +106,83 @@ def test_a_number_in_quotes_is_no_number(
     answer = shared.post("/v1/plans", json=asked)
     assert answer.status_code == 422, answer.text
     assert next(iter(said)) in answer.json()["where"]
+
+
+def test_what_is_no_text_is_refused_on_every_route(shared: TestClient) -> None:
+    """A name with U+0000 would be an error of the database, and of one kind only."""
+    paths: dict[str, Any] = shared.get("/openapi.json").json()["paths"]
+    asked = 0
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            given = [p for p in operation.get("parameters", ()) if "schema" in p]
+            texts = {p["name"] for p in given if p["schema"].get("type") == "string"}
+            inside = {
+                p["name"]: PLACES.get(p["name"], "0" * 64)
+                for p in given
+                if p["in"] == "path"
+            }
+            for name in texts & set(inside):
+                place = path.format(**{**inside, name: "a%00b"})
+                answer = shared.request(method, place)
+                assert answer.status_code == 422, (method, path, answer.text)
+                asked += 1
+            queried = {p["name"] for p in given if p["in"] == "query"}
+            for name in texts & queried:
+                place = path.format(**inside)
+                answer = shared.request(method, place, params={name: "a\0b"})
+                assert answer.status_code == 422, (method, path, answer.text)
+                asked += 1
+    assert asked > 30
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"title": "a\0b"},
+        {"title": "\ud800"},
+        {"options": {"pins": [{"fuse": True, "nodes": ["\ud800", "n1"]}]}},
+        {"options": {"shapes": {"\ud800": 3}}},
+        {"options": {"\ud800": 3}},
+        {"target": "\ud800"},
+        {"\ud800": 3},
+    ],
+)
+def test_what_is_no_text_is_refused_with_a_problem(
+    shared: TestClient, said: dict[str, Any]
+) -> None:
+    """In a body too; and the refusal can quote it."""
+    asked = {"graph": graph_json(), "target": "cpu", **said}
+    answer = shared.post(
+        "/v1/plans",
+        content=json.dumps(asked),
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["code"] in {"invalid-request", "invalid-option"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/jobs/a%00b",
+        "/jobs/x%3Fstate=failed",
+        "/jobs/x%23y",
+        "/jobs/%2e%2e",
+        "/devices/a%00b",
+        "/devices/%252e%252e",
+        "/compare?job=a%00b",
+        "/compare?job=..",
+        "/compare?job=x%2Fy%3Fz",
+    ],
+)
+def test_a_name_in_a_pages_address_leads_nowhere_else(
+    shared: TestClient, path: str
+) -> None:
+    """It is a name and nothing more: no other resource is read, and nothing breaks."""
+    answer = shared.get(path)
+    assert answer.status_code in {200, 404, 422}, answer.text
+    assert answer.headers["Content-Type"].startswith("text/html")
 
 
 def test_a_page_opens_whatever_stands_behind_it(shared: TestClient) -> None:
