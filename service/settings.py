@@ -70,7 +70,11 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="FUSEPLAN_", frozen=True, populate_by_name=True, extra="forbid"
+        env_prefix="FUSEPLAN_",
+        frozen=True,
+        populate_by_name=True,
+        extra="forbid",
+        allow_inf_nan=False,
     )
 
     data_home: Path = Field(
@@ -108,9 +112,9 @@ class Settings(BaseSettings):
     worker: bool = True
     device: str = "cpu"
     budget_seconds: float = Field(default=60.0, gt=0)
-    budget_trials: int = Field(default=400, ge=1)
+    budget_trials: int = Field(default=400, ge=1, lt=2**31)
     max_budget_seconds: float = Field(default=24 * 3600.0, gt=0)
-    max_budget_trials: int = Field(default=100_000, ge=1)
+    max_budget_trials: int = Field(default=100_000, ge=1, lt=2**31)
     plan_seconds: float = Field(default=20.0, gt=0)
     planner_processes: int = Field(default=2, ge=0, le=64)
     planner_memory_bytes: int = Field(default=4 * 2**30, ge=2**28)

@@ -6,6 +6,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.service.cli.conftest import Fuseplan
 
 
@@ -56,6 +58,26 @@ def test_serving_elsewhere_is_refused(fuseplan: Fuseplan) -> None:
     ended = fuseplan("serve", "--host", "0.0.0.0", "--port", 0)
     assert ended.code == 2
     assert "127.0.0.1" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_BUDGET_SECONDS", "inf"),
+        ("DEAD_AFTER_SECONDS", "nan"),
+        ("MAX_BUDGET_TRIALS", str(2**40)),
+        ("PLANNER_PROCESSES", "many"),
+    ],
+)
+def test_a_setting_without_end_is_refused(
+    fuseplan: Fuseplan, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """It would be found out in the middle of a request; it is told at the start."""
+    monkeypatch.setenv(f"FUSEPLAN_{name}", value)
+    ended = fuseplan("serve", "--port", 0, "--no-worker")
+    assert ended.code == 2
+    assert name.lower() in ended.err
+    assert ended.err.count("\n") == 1
 
 
 def test_a_database_of_a_newer_version_is_left_alone(
