@@ -227,6 +227,11 @@ _CPU_WINDOW_SHAPES: Final[tuple[_Shape, ...]] = (
 """For images under windows, which are staged element by element: up to 1.7 times as
 fast as the others."""
 
+_CPU_DEPTHS: Final = (32, 64)
+_CPU_WINDOW_DEPTHS: Final = (8, *_CPU_DEPTHS)
+"""Of tiles that are tried: under windows of 3 x 3 over 32 and 64 channels, the best of
+depth 8 took 16 and 13 % less time than the best of the others."""
+
 
 _TENSOR_SHAPES: Final[tuple[_Shape, ...]] = (
     (256, 32, 32, 4, 32),
@@ -333,7 +338,8 @@ def fragment_share(rows: int, columns: int) -> float:
 def tile_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
     """Sizes worth trying; where tensor cores can help, with them and without."""
     if device.kind == "cpu":
-        grid = itertools.product((64, 128, 256), (16, 32), (4, 8), (1, 2, 4), (32, 64))
+        depths = _CPU_WINDOW_DEPTHS if slides(nest) else _CPU_DEPTHS
+        grid = itertools.product((64, 128, 256), (16, 32), (4, 8), (1, 2, 4), depths)
     else:
         grid = itertools.product(
             (64, 128, 256), (8, 16, 32), (2, 4, 8), (2, 4, 8), (8, 16, 32)

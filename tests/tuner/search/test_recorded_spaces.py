@@ -28,10 +28,11 @@ from benchmarks.search_quality import (
 from tuner.pipeline import Planner, resolve_target
 from tuner.plan import Options, Schedule
 from tuner.search import experience
-from tuner.search.quality import LEAST_SIZE, Space, spaces_from
+from tuner.search.quality import LEAST_SIZE, NEAR, Space, spaces_from
 
 SPACE = {Schedule.of(threads=16 * n): n * 1e-5 for n in range(1, 6)}
 FACTS = {"device": "a processor"}
+DATA = Path(__file__).parents[3] / "benchmarks" / "data"
 
 
 def _recording(path: Path) -> Recording:
@@ -208,6 +209,23 @@ def test_spaces_are_large_and_begin_with_the_default(name: str) -> None:
     assert found[0] == state.default
     assert len(set(found)) == len(found) >= LEAST_SIZE
     assert set(state.study.space) <= set(found)
+
+
+def test_what_is_tried_holds_the_best_products() -> None:
+    """A tuning run's own schedules are few, and one of them is near the best of all."""
+    stored = json.loads((DATA / "spaces-cpu-2.json").read_text())
+    device = resolve_target("cpu")
+    checked = 0
+    for found in spaces_from(stored):
+        kernel = _kernel(found, device) if "depth" in found.default.as_dict else None
+        if kernel is not None:
+            tried = [s for s in kernel.study.space if s in found.seconds]
+            best = min(found.seconds[schedule] for schedule in tried)
+            assert best <= (1 + NEAR) * found.best_seconds, found.name
+            assert 2 * len(tried) < len(found.seconds)
+            checked += 1
+    if not checked:
+        pytest.skip("all products were recorded with other code")
 
 
 def test_there_are_kernels_enough() -> None:
