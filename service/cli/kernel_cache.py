@@ -32,10 +32,12 @@ class Cached:
     Attributes:
         known: results of kernel runs on a device, by measurement key.
         incumbent: body of the measured plan that is stored.
+        elsewhere: runs on other devices, with the device's id.
     """
 
     known: Mapping[str, Mapping[str, Any]]
     incumbent: Mapping[str, Any] | None = None
+    elsewhere: Sequence[tuple[str, Mapping[str, Any]]] = ()
 
 
 def is_there() -> bool:
@@ -51,9 +53,10 @@ def read(prepared: Prepared) -> Cached:
     with own_database() as database, database.read() as session:
         until = measurements.last_id(session)
         known = measurements.known(session, prepared.device.id, until=until)
+        others = measurements.elsewhere(session, prepared.device.id, until=until)
         stored = plans.find(session, prepared.key.key, ("measured",))
     incumbent = None if stored is None else json.loads(stored.body)
-    return Cached(known=known, incumbent=incumbent)
+    return Cached(known=known, incumbent=incumbent, elsewhere=others)
 
 
 def keep_batch(

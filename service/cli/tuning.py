@@ -66,6 +66,7 @@ class Asked:
             incumbent=cached.incumbent,
             cache=self.cache,
             partitions=self.partitions,
+            elsewhere=cached.elsewhere,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,7 @@ def open_tuning(
     model: bytes,
     known: Mapping[str, Mapping[str, Any]],
     incumbent: Mapping[str, Any] | None = None,
+    elsewhere: Iterable[tuple[str, Mapping[str, Any]]] = (),
 ) -> Tuning:
     """A session for a job; equal arguments give equal sessions.
 
@@ -101,6 +102,7 @@ def open_tuning(
         known: what was measured before, by measurement key.
         incumbent: body of the measured plan that is stored, if there is one; only a
             plan that is surely faster replaces it.
+        elsewhere: runs on other devices, with the device's id; hints, never answers.
     """
     question = Question(
         data=model, form=job.input_form, target=job.target, options=job.options
@@ -115,6 +117,7 @@ def open_tuning(
         incumbent=incumbent,
         cache=job.cache,
         partitions=job.partitions,
+        elsewhere=elsewhere,
     )
     return Tuning(job=job, session=session)
 

@@ -109,12 +109,17 @@ class TuneWorkflow:
             known = measurements.known(
                 session, job.request.target, until=begun["known_until"]
             )
+            elsewhere = measurements.elsewhere(
+                session, job.request.target, until=begun["known_until"]
+            )
             digest = begun["incumbent"]
             body = None if digest is None else blobs.find(session, digest)
         if model is None:
             raise BrokenReference(f"job {job_id}", "its model is not stored")
         incumbent = None if body is None else json.loads(body.content)
-        return open_tuning(self.planner, job.request, model.content, known, incumbent)
+        return open_tuning(
+            self.planner, job.request, model.content, known, incumbent, elsewhere
+        )
 
     def _measuring(
         self, tuning: Tuning, batch: Json, runner: Measures

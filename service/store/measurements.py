@@ -149,6 +149,35 @@ def known(
     return {row.subject: row.result for row in session.execute(query)}
 
 
+def elsewhere(
+    session: Session, device: str, *, until: int
+) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """The fastest run of each kernel on each other device, with the device's id.
+
+    Args:
+        session: where to look.
+        device: catalogue id of the target; its own runs are left out.
+        until: id of the last measurement that counts.
+    """
+    place = func.row_number().over(
+        partition_by=(MeasurementRow.device, MeasurementRow.kernel),
+        order_by=(MeasurementRow.seconds, MeasurementRow.id),
+    )
+    ranked = (
+        select(MeasurementRow.id, place.label("place"))
+        .where(MeasurementRow.device != device, MeasurementRow.kernel.is_not(None))
+        .where(MeasurementRow.seconds.is_not(None), MeasurementRow.id <= until)
+        .subquery()
+    )
+    query = (
+        select(MeasurementRow.device, MeasurementRow.result)
+        .join(ranked, ranked.c.id == MeasurementRow.id)
+        .where(ranked.c.place == 1)
+        .order_by(MeasurementRow.id)
+    )
+    return tuple((row.device, row.result) for row in session.execute(query))
+
+
 def last_id(session: Session) -> int:
     """Id of the newest measurement; 0 when there is none."""
     return session.scalar(select(func.max(MeasurementRow.id))) or 0

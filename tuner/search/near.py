@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from cost_model.catalog import DEVICES
+from cost_model.device import Device
 from tuner.document import digest, encode
 from tuner.ir.graph import Graph
 from tuner.plan import Family, Schedule
@@ -59,16 +61,32 @@ def distance(one: tuple[int, ...], other: tuple[int, ...]) -> float:
     return apart / max(len(one), 1)
 
 
+def is_like(name: str, device: Device) -> bool:
+    """Whether a device of the catalogue has the schedules of another one."""
+    other = DEVICES.get(name)
+    return other is not None and other.kind == device.kind and name != device.id
+
+
 class Neighbours:
-    """Best schedules of earlier runs by structure; hints, never answers."""
+    """Best schedules of earlier runs by structure; hints, never answers.
 
-    def __init__(self, records: Iterable[object]) -> None:
-        self._records: dict[str, list[_Record]] = {}
-        for record in records:
-            if isinstance(record, Mapping):
-                self._add(record)
+    Args:
+        records: runs on this device, as they are stored; what is damaged is passed by.
+        elsewhere: runs on devices like it.
+    """
 
-    def _add(self, record: Mapping[str, Any]) -> None:
+    def __init__(
+        self, records: Iterable[object], elsewhere: Iterable[object] = ()
+    ) -> None:
+        self._own: dict[str, list[_Record]] = {}
+        self._others: dict[str, list[_Record]] = {}
+        for found, given in ((self._own, records), (self._others, elsewhere)):
+            for record in given:
+                if isinstance(record, Mapping):
+                    self._add(record, found)
+
+    @staticmethod
+    def _add(record: Mapping[str, Any], found: dict[str, list[_Record]]) -> None:
         seconds = record.get("seconds")
         if not seconds or record.get("contended") or record.get("failure"):
             return
@@ -80,15 +98,27 @@ class Neighbours:
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return
-        self._records.setdefault(str(record.get("near")), []).append(entry)
+        found.setdefault(str(record.get("near")), []).append(entry)
 
     def hints(self, graph: Graph, family: Family) -> tuple[Schedule, ...]:
-        """Best schedules of the nearest kernels of the same structure."""
-        ours = sizes(graph)
-        fastest: dict[tuple[int, ...], tuple[float, Schedule]] = {}
-        for there, seconds, schedule in self._records.get(near_key(graph, family), ()):
-            if there not in fastest or seconds < fastest[there][0]:
-                fastest[there] = (seconds, schedule)
-        near = sorted(fastest, key=lambda there: (distance(ours, there), there))
-        found = (fastest[there][1] for there in near)
-        return tuple(dict.fromkeys(found))[:HINTS]
+        """Best schedules of the nearest kernels of the same structure.
+
+        Of equally near ones those of this device come first.
+        """
+        ours, key = sizes(graph), near_key(graph, family)
+        ranked = sorted(
+            (distance(ours, there), place, there, schedule.knobs)
+            for place, found in enumerate((self._own, self._others))
+            for there, schedule in _fastest(found.get(key, ())).items()
+        )
+        found = dict.fromkeys(Schedule(knobs=knobs) for *_, knobs in ranked)
+        return tuple(found)[:HINTS]
+
+
+def _fastest(records: Iterable[_Record]) -> dict[tuple[int, ...], Schedule]:
+    """The best schedule for each list of extents."""
+    fastest: dict[tuple[int, ...], tuple[float, Schedule]] = {}
+    for there, seconds, schedule in records:
+        if there not in fastest or seconds < fastest[there][0]:
+            fastest[there] = (seconds, schedule)
+    return {there: schedule for there, (_, schedule) in fastest.items()}

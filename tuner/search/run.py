@@ -37,6 +37,7 @@ class Run:
         known: results of earlier runs.
         seed: of all random choices.
         others: the search for other partitions than the best one.
+        elsewhere: results of devices like this one; hints, never answers.
         cache: whether kernels are timed with cold or warm caches.
         stage: what is done now.
         toolchain: of the device that measures; empty before it was asked.
@@ -67,6 +68,7 @@ class Run:
     ledger: Ledger
     seed: int
     others: Alternatives
+    elsewhere: Sequence[Mapping[str, Any]] = ()
     cache: Cache = "warm"
     stage: Stage = "open"
     toolchain: Mapping[str, Any] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class Run:
     def __post_init__(self) -> None:
         """Prices and hints start from what was given."""
         self.costs = Costs(self.planner.pricer)
-        self._neighbours = Neighbours(self.known.records.values())
+        self._neighbours = Neighbours(self.known.records.values(), self.elsewhere)
 
     def may_spend(self, waiting: int = 0) -> bool:
         """Whether this stage may run another kernel beside those waiting."""

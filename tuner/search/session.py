@@ -19,7 +19,7 @@ timed whole, and a plan that is not surely faster than the one that stands is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -35,6 +35,7 @@ from tuner.search.contest import is_disturbed
 from tuner.search.costs import PriceKind
 from tuner.search.kernels import KernelState
 from tuner.search.measuring import Measurer, flush_bytes
+from tuner.search.near import is_like
 from tuner.search.observing import Observer
 from tuner.search.plans import Plans
 from tuner.search.proposing import Proposer
@@ -58,6 +59,8 @@ class TuningSession:
             one never stand for the other.
         partitions: how many distinct partitions to run whole, beside the plans that
             need no tuning and the stored one; fewer where no others come close.
+        elsewhere: runs on other devices, with the device's id; those of devices like
+            this one are hints, and never answers.
         clock: seconds; read around measurements only, and recorded in their results.
     """
 
@@ -73,6 +76,7 @@ class TuningSession:
         incumbent: Mapping[str, Any] | None = None,
         cache: Cache = "warm",
         partitions: int = PARTITIONS,
+        elsewhere: Iterable[tuple[str, Mapping[str, Any]]] = (),
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.model = model
@@ -97,6 +101,7 @@ class TuningSession:
             ledger=Ledger(budget=budget),
             seed=seed,
             others=Alternatives(partitions - 1),
+            elsewhere=[run for id_, run in elsewhere if is_like(id_, self.device)],
             cache=cache,
         )
         self._plans = Plans(self._run, incumbent)

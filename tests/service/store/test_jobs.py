@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from service.store import Database, events, jobs, measurements
+from service.store import Database, events, jobs, kernels, measurements
 from service.store.events import EventDraft
 from service.store.jobs import Progress
+from service.store.kernels import StoredKernel
 from service.store.measurements import StoredMeasurement
 from tests.service.store.samples import register, request
 
@@ -153,3 +154,34 @@ def test_measurements_are_known_up_to_a_moment(
         assert measurements.count(session) == 3
         assert measurements.last_id(session) == until + 2
         assert measurements.known(session, "cpu", until=until) == {}
+
+
+def test_the_fastest_runs_of_other_devices_are_found(
+    database: Database, now: datetime
+) -> None:
+    """One of each kernel and device, of what was measured up to a moment."""
+
+    def run(device: str, kernel: str, seconds: float | None) -> StoredMeasurement:
+        result = {"seconds": seconds, "failure": "" if seconds else "timeout"}
+        return StoredMeasurement.of(
+            result, subject=f"{device} {seconds}", device=device, kernel=kernel
+        )
+
+    with database.write() as session:
+        names = ("one", "two")
+        kept = [StoredKernel(fingerprint=name, family="pointwise") for name in names]
+        kernels.put(session, kept, now=now)
+        before = (
+            run("t4", "one", 2.0),
+            run("t4", "one", 1.0),
+            run("t4", "one", None),
+            run("t4", "two", 3.0),
+            run("l4", "one", 4.0),
+            run("cpu", "one", 0.1),
+        )
+        measurements.add(session, before, now=now)
+        until = measurements.last_id(session)
+        measurements.add(session, (run("t4", "one", 0.5),), now=now)
+        found = measurements.elsewhere(session, "cpu", until=until)
+    told = [(device, result["seconds"]) for device, result in found]
+    assert told == [("t4", 1.0), ("t4", 3.0), ("l4", 4.0)]

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from cost_model.catalog import DEVICES
 from tests.tuner.runtime.graphs import exp_add, matmul_add
-from tuner.plan import Family, Schedule
-from tuner.search.near import Neighbours, distance, near_key, sizes
+from tests.tuner.search.conftest import no_clock
+from tuner.model import Model
+from tuner.plan import Family, Options, Schedule
+from tuner.search.budget import Budget
+from tuner.search.near import Neighbours, distance, is_like, near_key, sizes
+from tuner.search.session import TuningSession
 
 
 def _record(count: int, threads: int, seconds: float, **more: Any) -> dict[str, Any]:
@@ -48,6 +53,34 @@ def test_the_nearest_kernels_best_schedule_is_the_hint() -> None:
         Schedule.of(threads=1024),
     )
     assert found.hints(matmul_add(), Family.POINTWISE) == ()
+
+
+def test_other_devices_give_hints_where_ones_own_are_farther() -> None:
+    """Of equally near kernels one's own run counts, whatever it took."""
+    elsewhere = [_record(1 << 12, 64, 0.1), _record(1 << 20, 512, 0.1)]
+    found = Neighbours([_record(1 << 12, 256, 1.5)], elsewhere)
+    same = found.hints(exp_add(1 << 12), Family.POINTWISE)
+    assert same == (Schedule.of(threads=256),)
+    large = found.hints(exp_add(1 << 19), Family.POINTWISE)
+    assert large == (Schedule.of(threads=512),)
+
+
+def test_devices_of_a_kind_are_alike() -> None:
+    """A device is not like itself, nor one that nobody knows like any."""
+    a100 = DEVICES["a100-40"]
+    names = ("a100-80", "t4", "a100-40", "cpu", "ideal", "something else")
+    assert [name for name in names if is_like(name, a100)] == ["a100-80", "t4"]
+
+
+def test_a_run_takes_hints_from_devices_like_its_own(model: Model) -> None:
+    """What ran on another kind of device says nothing; nothing is known by it."""
+    there, other = _record(64, 16, 1.0), _record(64, 32, 1.0)
+    elsewhere = [("t4", there), ("cpu", other)]
+    tuning = TuningSession(
+        model, "a100-40", Options(), Budget(), elsewhere=elsewhere, clock=no_clock
+    )
+    assert tuning._run.elsewhere == [there]
+    assert not tuning._run.known.records
 
 
 @pytest.mark.parametrize(
