@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuner.kernel.index import AtomKind, runs
 from tuner.kernel.nest import Group, Kind, Load, LoopNest
+from tuner.kernel.online import online
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,11 +31,16 @@ LINE_BYTES: Final = 64
 
 
 def asked_ahead(nest: LoopNest, group: Group, mapping: Mapping) -> tuple[Load, ...]:
-    """The reads of a team's next row that it asks for in its second pass."""
+    """The reads that a team asks for in its second pass: of its next row.
+
+    Where both passes go over block after block of a row, those of the next block.
+    """
     passes = len(group.plan)
     if group.kind is not Kind.ROW or mapping.vector > 1 or passes < 2:  # noqa: PLR2004
         return ()
     found = tuple(dict.fromkeys(_row_loads(nest, group)))
+    if online(group, mapping) is not None:
+        return found
     points = group.inner_points * max(group.serial_points, 1)
     width = sum(nest.tensors[load.tensor].dtype.bytes for load in found)
     return found if points * width <= AHEAD_ROW_BYTES else ()

@@ -59,16 +59,17 @@ __kernel void fused(__global const double* restrict in0, __global double* restri
     const int part = block;
     const int q = part + team;
     double a0 = -(double)INFINITY;
-    for (int item = 0; item < 3125; item++) {
-        const int p = lane + item * 16;
-        const double v0 = in0[q * 50000 + p];
-        a0 = max_f64(v0, a0);
-    }
-    a0 = lanes_reduce_max_f64(a0, lane, team, shared_f64);
-    const double v1 = a0;
     double a1 = 0.0;
     for (int base = 0; base < 3125; base += 128) {
         const int stop = base + 128 < 3125 ? base + 128 : 3125;
+        double s0 = -(double)INFINITY;
+        for (int item = base; item < stop; item++) {
+            const int p = lane + item * 16;
+            const double v0 = in0[q * 50000 + p];
+            s0 = max_f64(v0, s0);
+        }
+        const double greatest = max_f64(s0, a0);
+        const double v1 = greatest == -(double)INFINITY ? 0.0 : greatest;
         double s1 = 0.0;
         for (int item = base; item < stop; item++) {
             const int p = lane + item * 16;
@@ -77,8 +78,13 @@ __kernel void fused(__global const double* restrict in0, __global double* restri
             const double v3 = exp(v2);
             s1 = v3 + s1;
         }
-        a1 = a1 + s1;
+        a1 = a1 * exp(a0 - v1) + s1;
+        a0 = greatest;
     }
+    const double own = a0;
+    a0 = lanes_reduce_max_f64(a0, lane, team, shared_f64);
+    const double v1 = a0;
+    a1 = a1 * exp(own - v1);
     a1 = lanes_reduce_sum_f64(a1, lane, team, shared_f64);
     const double v4 = a1;
     const double v5 = 1 / v4;

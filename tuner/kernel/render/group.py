@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuner.kernel.nest import Kind, Load
+from tuner.kernel.online import Online, online
 from tuner.kernel.render.block import BlockText
 from tuner.kernel.render.scope import scaled
 from tuner.kernel.render.sums import Sums
@@ -32,6 +33,9 @@ class GroupText(BlockText):
         self._staged: tuple[int, ...] = ()
         if self.dialect.packs_lanes:
             self._staged = staged_values(scope.nest, self.group, self.mapping)
+        self._online: Online | None = None
+        if self.dialect.packs_lanes:
+            self._online = online(self.group, self.mapping)
 
     def _partial(self, reduction: int, copy: int) -> str:
         return self._sums.partial(reduction, copy)
@@ -196,13 +200,32 @@ class GroupText(BlockText):
         if self.mapping.is_persistent:
             self._walks.keep_arrays()
         done = -1
-        for each in self.group.plan:
+        passes = self.group.plan
+        if self._online is not None:
+            done, passes = passes[1].stage, passes[2:]
+            self._two_passes(self._online, one)
+        for each in passes:
             self._levels(done + 1, each.stage, one)
             done = each.stage
             self._sums.start(each)
             self._walks.along_row(each, condition)
             self._sums.join_lanes(each)
         self._levels(done + 1, self._stages(), one)
+
+    def _two_passes(self, both: Online, one: str) -> None:
+        """ROW: a maximum and the sum of exponentials beside it, in one walk."""
+        first, second = self.group.plan[:2]
+        self._levels(0, first.stage, one)
+        self._sums.start(first)
+        self._sums.start(second)
+        self._walks.along_row_online(both)
+        held = self.dialect.held[self.group.reductions[both.top].dtype]
+        self.lines.add(f"const {held} own = a{both.top};")
+        self._sums.join_lanes(first)
+        self._levels(first.stage + 1, second.stage, one)
+        total = f"a{both.total}"
+        self.lines.add(f"{total} = {total} * {self._walks.falling(both, 'own')};")
+        self._sums.join_lanes(second)
 
     def _column(self) -> None:
         """COLUMN: a thread owns an inner point and walks over the serial points."""

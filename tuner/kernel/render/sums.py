@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from tuner.kernel.held import identity
@@ -10,7 +11,7 @@ from tuner.kernel.render.collective import joined
 from tuner.kernel.render.scalar import number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tuner.kernel.nest import Pass
     from tuner.kernel.render.collective import Collectives
@@ -49,6 +50,13 @@ class Sums:
         if self._accumulators() == 1:
             return f"{self._letter}{reduction}"
         return f"{self._letter}{reduction}_{copy}"
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Meanwhile sums are those of a part of the row."""
+        self._letter = "s"
+        yield
+        self._letter = "a"
 
     def start(self, each: Pass) -> None:
         """Declare the partial results of a pass."""

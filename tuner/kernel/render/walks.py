@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tuner.kernel.ahead import LINE_BYTES, asked_ahead
 from tuner.kernel.nest import Kind
-from tuner.kernel.render.collective import subgroup_width
+from tuner.kernel.online import ONLINE_STEPS
+from tuner.kernel.render.collective import joined, subgroup_width
+from tuner.kernel.render.scalar import number
 from tuner.kernel.render.scope import scaled
 from tuner.kernel.render.sums import LEVEL_STEPS
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tuner.kernel.nest import Load, Pass
+    from tuner.kernel.online import Online
     from tuner.kernel.render.scope import Scope
     from tuner.kernel.render.stores import Stores
     from tuner.kernel.render.sums import Sums
@@ -83,6 +87,74 @@ class Walks:
         self._row_run(each, (first, end, step), condition)
         if group.serial:
             self._lines.close()
+
+    def along_row_online(self, both: Online) -> None:
+        """ROW: the first two passes over a row, block by block."""
+        step, end = self._mapping.lanes, self._group.inner_points
+        full, tail = divmod(end, step)
+        kind = self._scope.index_type
+        self._lines.open(
+            f"for ({kind} base = 0; base < {full}; base += {ONLINE_STEPS})"
+        )
+        stop = f"base + {ONLINE_STEPS} < {full} ? base + {ONLINE_STEPS} : {full}"
+        self._scope.declare("stop", stop)
+        self._block(both, step)
+        self._lines.close()
+        if not tail:
+            return
+        self._lines.open("")
+        self._scope.declare("base", str(full))
+        self._scope.declare("stop", str(full + 1))
+        self._block(both, step, tail)
+        self._lines.close()
+
+    def _block(self, both: Online, step: int, tail: int = 0) -> None:
+        """ROW: both passes over a block; of the last step `tail` lanes count."""
+        first, second = self._group.plan[:2]
+        known = self._group.values[both.known]
+        held = self._dialect.held[known.dtype]
+        least = number(-math.inf, known.dtype, self._dialect)
+        zero = number(0.0, known.dtype, self._dialect)
+        top, total = f"a{both.top}", f"a{both.total}"
+        with self._sums.part():
+            self._sums.start(first)
+            self._block_pass(first, step, tail)
+            parts = (f"s{both.top}", top)
+            greatest = joined("reduce_max", known.dtype, parts, self._dialect)
+            self._lines.add(f"const {held} greatest = {greatest};")
+            # Nothing but minus infinity so far: a difference from it is no number.
+            name = self._values.name(both.known, 0)
+            text = f"greatest == {least} ? {zero} : greatest"
+            self._lines.add(f"const {held} {name} = {text};")
+            self._sums.start(second)
+            self._block_pass(second, step, tail)
+        factor = self.falling(both, top)
+        self._lines.add(f"{total} = {total} * {factor} + s{both.total};")
+        self._lines.add(f"{top} = greatest;")
+
+    def falling(self, both: Online, top: str) -> str:
+        """What a sum is multiplied by once a greater element than `top` is known."""
+        known = self._group.values[both.known]
+        text = f"{top} - {self._values.name(both.known, 0)}"
+        return self._dialect.spelling["exp"][known.dtype].format(text)
+
+    def _block_pass(self, each: Pass, step: int, tail: int) -> None:
+        kind, end = self._scope.index_type, self._group.inner_points
+        if not tail:
+            self._scope.unroll(self._mapping.unroll)
+        self._lines.open(f"for ({kind} item = base; item < stop; item++)")
+        steps_back = tail > 0 and may_step_back(self._scope)
+        place = f"lane + {end - step}" if steps_back else f"lane + item * {step}"
+        self._scope.declare("p", place)
+        if not tail and each is self._group.plan[1]:
+            self._ask(step, "q", f"(item + {ONLINE_STEPS}) * {step}")
+        guarded = tail > 0 and not steps_back
+        if guarded:
+            self._lines.open(f"if (p < {end})")
+        self._step(each, "", taken=f"lane >= {step - tail}" if steps_back else "")
+        if guarded:
+            self._lines.close()
+        self._lines.close()
 
     def down_column(self, each: Pass, condition: str) -> None:
         """COLUMN: a pass over the serial points of an inner point."""
@@ -164,7 +236,7 @@ class Walks:
         self._lines.open(f"for ({kind} item = {start}; item < {stop}; item++)")
         self._scope.declare("p", f"{first} + item * {step}")
         if self._asks(each):
-            self._ask(step)
+            self._ask(step, "next", f"item * {step}")
         self._step(each, condition)
         self._lines.close()
         if is_long:
@@ -174,14 +246,14 @@ class Walks:
         """Whether a pass over a row asks for the next one."""
         return bool(self._ahead) and each is self._group.plan[1]
 
-    def _ask(self, step: int) -> None:
-        """Ask for what the lanes take from the next row at this place of it."""
+    def _ask(self, step: int, outer: str, inner: str) -> None:
+        """Ask for what the lanes take at a place that they come to later."""
         scope = self._scope
         for load in self._ahead:
             size = scope.nest.tensors[load.tensor].dtype.bytes
             for begin in range(0, step, max(LINE_BYTES // size, 1)):
-                inner = f"item * {step}" + (f" + {begin}" if begin else "")
-                place = self._values.index(load.index, 0, outer="next", inner=inner)
+                at = inner + (f" + {begin}" if begin else "")
+                place = self._values.index(load.index, 0, outer=outer, inner=at)
                 name = scope.names[load.tensor]
                 self._lines.add(self._dialect.ask.format(p=name, i=place))
 
