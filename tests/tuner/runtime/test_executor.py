@@ -142,6 +142,36 @@ def test_library_steps_run_without_any_device(values: dict[str, Array]) -> None:
     np.testing.assert_allclose(found["o"], _truth(values), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("generated", "alone", "awake"),
+    [(False, True, "1"), (False, False, "0"), (True, True, "0")],
+    ids=["library alone", "beside others", "with kernels"],
+)
+def test_the_library_stays_awake_only_where_it_computes_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    opencl: OpenCLBackend,
+    values: dict[str, Array],
+    awake: str,
+    *,
+    generated: bool,
+    alone: bool,
+) -> None:
+    """Its threads may spin from run to run if nothing else needs the processors."""
+    runtime = pytest.importorskip("onnxruntime")
+    told: set[str] = set()
+
+    class Session(runtime.InferenceSession):  # type: ignore[misc, name-defined]
+        def __init__(self, model: bytes, settings: Any, **more: Any) -> None:
+            name = "session.intra_op.allow_spinning"
+            told.add(settings.get_session_config_entry(name))
+            super().__init__(model, settings, **more)
+
+    monkeypatch.setattr(runtime, "InferenceSession", Session)
+    program = _program(generated=generated)
+    Executor(program, {"w": values["w"]}, opencl, alone=alone)
+    assert told == {awake}
+
+
 class _Remote(NullBackend):
     """A device whose memory the host does not see."""
 

@@ -374,6 +374,45 @@ def test_sessions_share_threads_where_the_process_is_ours(mode: str, more: int) 
     assert int(told.stdout) == more
 
 
+_SPINNING = """
+import sys
+from tests.tuner.runtime.graphs import matmul_add
+from tuner.runtime.library import SessionOptions, open_graph, share_threads
+
+if sys.argv[1] == "shared":
+    share_threads()
+options = SessionOptions(threads=2, spinning=sys.argv[2] == "True")
+kept = open_graph(matmul_add(), options=options)
+settings = kept.session.get_session_options()
+for name in ("session.force_spinning_stop", "session.intra_op.allow_spinning"):
+    try:
+        print(settings.get_session_config_entry(name))
+    except RuntimeError:
+        print("unset")
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "spinning", "told"),
+    [
+        ("shared", False, ["1", "unset"]),
+        ("shared", True, ["unset", "1"]),
+        ("own", False, ["unset", "0"]),
+        ("own", True, ["unset", "1"]),
+    ],
+)
+def test_threads_stay_awake_between_calls_only_where_asked(
+    mode: str, told: list[str], *, spinning: bool
+) -> None:
+    """The pool stops with each call; who computes alone has threads that stay awake."""
+    command = [sys.executable, "-c", _SPINNING, mode, str(spinning)]
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == told
+
+
 def test_a_view_stands_beside_an_operator_of_an_old_opset() -> None:
     """Before opset 14 a reshape has no word on zeros, and needs none."""
     text = """<ir_version: 6, opset_import: ["": 11]>
