@@ -186,7 +186,7 @@ def _side_by_side(graph: Graph) -> list[Graph]:
         for node in graph.nodes
         if OPS[node.op].pattern is Pattern.REDUCTION and not is_empty(node, graph)
     }
-    parts = _components(graph) if len(frames) > 1 else ()
+    parts = components(graph) if len(frames) > 1 else ()
     if len(parts) < 2:  # noqa: PLR2004
         return [graph]
     made = [{out for node in nodes for out in node.outputs} for nodes in parts]
@@ -200,7 +200,7 @@ def _side_by_side(graph: Graph) -> list[Graph]:
     ]
 
 
-def _components(graph: Graph) -> list[list[Node]]:
+def components(graph: Graph) -> list[list[Node]]:
     """Nodes in graph order, by parts that share no computed value."""
     home: dict[str, int] = {}
     parts: list[list[Node]] = []

@@ -17,14 +17,14 @@ the same order, so equal inputs give equal bits.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tuner.ir.graph import Graph, Node
 from tuner.ir.ops import OPS, Pattern
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.frames import Segment, is_empty, pattern_of
 from tuner.kernel.held import ACCUMULATED, HELD, identity
-from tuner.kernel.lower import lower
+from tuner.kernel.lower import components, lower
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ def reduced_axis(graph: Graph) -> int:
     Raises:
         CannotLower: no kernel of two launches can compute the graph.
     """
-    pattern, axis = _frame(graph)
-    return pattern[axis].extent
+    return max(cut.extent for cut in _cuts(graph).values())
 
 
 def halved(graph: Graph, parts: int) -> tuple[Graph, Graph]:
@@ -139,28 +138,29 @@ def halved(graph: Graph, parts: int) -> tuple[Graph, Graph]:
     Args:
         graph: a kernel's own.
         parts: into how many parts the longest reduced axis is cut; fewer where the
-            last would be left without elements.
+            last would be left without elements. Loops side by side have parts of equal
+            length: shorter ones fewer, and the shortest none.
 
     Returns:
         what delivers partial results, and outputs that need no finished result; and
         what makes the other outputs of them.
 
     Raises:
-        CannotLower: a value of each element reads a finished result, or a type has
-            no number that changes nothing to fill the last part with.
+        CannotLower: a value of each element reads a finished result, a reduction reads
+            one, or a type has no number that changes nothing to fill the last part.
     """
-    pattern, axis = _frame(graph)
+    cuts = _cuts(graph)
     behind = _behind(graph)
-    length = part_length(pattern[axis].extent, parts)
+    length = part_length(max(cut.extent for cut in cuts.values()), parts)
     first, second = _Half(graph), _Half(graph)
     for node in graph.nodes:
         if node.outputs[0] not in behind:
             first.keep(node)
             second.keep(node)
-        elif OPS[node.op].pattern is Pattern.REDUCTION:
-            partial = _partial(first, node, pattern, axis, length)
+        elif node.name in cuts:
+            partial = _partial(first, node, cuts[node.name], length)
             second.give(partial, first.types[partial])
-            _combine(second, node, partial, axis - _reduced_before(pattern, axis))
+            _combine(second, node, partial, cuts[node.name], length)
         else:
             second.keep(node)
     early = tuple(name for name in graph.outputs if name not in behind)
@@ -183,20 +183,42 @@ def _is_reduction(node: Node) -> bool:
     return OPS[node.op].pattern is Pattern.REDUCTION
 
 
-def _frame(graph: Graph) -> tuple[tuple[Segment, ...], int]:
-    """The axes of all reductions, neighbours merged, and which of them is cut."""
+class _Cut(NamedTuple):
+    """How the rows of a reduction lie, and which axis of them is cut."""
+
+    pattern: tuple[Segment, ...]
+    axis: int
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape of what is reduced, with neighbouring axes merged."""
+        return tuple(segment.extent for segment in self.pattern)
+
+    @property
+    def extent(self) -> int:
+        """Of the axis that is cut."""
+        return self.pattern[self.axis].extent
+
+
+def _cuts(graph: Graph) -> dict[str, _Cut]:
+    """The cut of every reduction, by its name."""
     reductions = [node for node in graph.nodes if _is_reduction(node)]
     if not reductions or any(is_empty(node, graph) for node in reductions):
         raise CannotLower("split", "there are no elements to reduce")
-    patterns = {pattern_of(node, graph) for node in reductions}
-    if len(patterns) > 1:
-        raise CannotLower("split", "reductions over different rows")
-    (pattern,) = patterns
-    reduced = [at for at, segment in enumerate(pattern) if segment.reduced]
-    if not reduced:
+    patterns = {node.name: pattern_of(node, graph) for node in reductions}
+    loops = components(graph) if len({*patterns.values()}) > 1 else ()
+    for loop in loops:
+        if len({patterns[node.name] for node in loop if node.name in patterns}) > 1:
+            raise CannotLower("split", "reductions over different rows")
+    if not all(any(s.reduced for s in pattern) for pattern in patterns.values()):
         raise CannotLower("split", "rows of one element have no parts")
     _check_behind(graph)
-    return pattern, max(reduced, key=lambda at: pattern[at].extent)
+    return {name: _Cut(p, _longest(p)) for name, p in patterns.items()}
+
+
+def _longest(pattern: Sequence[Segment]) -> int:
+    reduced = [at for at, segment in enumerate(pattern) if segment.reduced]
+    return max(reduced, key=lambda at: pattern[at].extent)
 
 
 def _behind(graph: Graph) -> set[str]:
@@ -209,51 +231,49 @@ def _behind(graph: Graph) -> set[str]:
 
 
 def _check_behind(graph: Graph) -> None:
-    """Every value behind the reductions is one of whole rows."""
-    behind = _behind(graph)
-    rows = max(
-        graph.types[node.outputs[0]].elements
-        for node in graph.nodes
-        if _is_reduction(node)
-    )
+    """Every value behind the reductions is one of whole rows, and none is reduced."""
+    rows: dict[str, int] = {}
     for node in graph.nodes:
-        is_behind = node.outputs[0] in behind
-        if is_behind and graph.types[node.outputs[0]].elements > rows:
-            raise CannotLower(node.name, "elements need the finished result of a row")
-    if behind.isdisjoint(graph.outputs):
+        out = node.outputs[0]
+        near = [rows[name] for name in node.inputs if name in rows]
+        if _is_reduction(node):
+            if near:
+                raise CannotLower(node.name, "reduces what is made of reduced values")
+            rows[out] = graph.types[out].elements
+        elif near:
+            if graph.types[out].elements > max(near):
+                raise CannotLower(
+                    node.name, "elements need the finished result of a row"
+                )
+            rows[out] = max(near)
+    if not any(name in rows for name in graph.outputs):
         raise CannotLower("split", "no result of a reduction is written")
 
 
-def _reduced_before(pattern: Sequence[Segment], axis: int) -> int:
-    return sum(segment.reduced for segment in pattern[:axis])
-
-
-def _partial(
-    half: _Half, node: Node, pattern: Sequence[Segment], axis: int, length: int
-) -> str:
+def _partial(half: _Half, node: Node, cut: _Cut, length: int) -> str:
     """Nodes that reduce every part of the rows of one reduction."""
     dtype = half.types[node.inputs[0]].dtype
     wide = ACCUMULATED[HELD[dtype]]
-    extents = [segment.extent for segment in pattern]
+    extents, axis = cut.extents, cut.axis
     name = node.inputs[0]
     if wide is not dtype:
         name = half.op("cast", name, to=wide.value)
-    name = half.op("reshape", name, shape=tuple(extents))
-    count = -(-extents[axis] // length)
-    missing = count * length - extents[axis]
-    if missing:
-        after = tuple(missing * (at == axis) for at in range(len(extents)))
-        before = (0,) * len(extents)
-        filler = _filler(node, wide)
-        name = half.op("pad", name, before=before, after=after, value=filler)
-    cut = (*extents[:axis], count, length, *extents[axis + 1 :])
-    name = half.op("reshape", name, shape=cut)
-    axes = tuple(
-        at + (at >= axis) for at, segment in enumerate(pattern) if segment.reduced
-    )
+    name = half.op("reshape", name, shape=extents)
+    reduced = [at for at, segment in enumerate(cut.pattern) if segment.reduced]
+    if cut.extent > length:
+        count = -(-cut.extent // length)
+        missing = count * length - cut.extent
+        if missing:
+            after = tuple(missing * (at == axis) for at in range(len(extents)))
+            before = (0,) * len(extents)
+            filler = _filler(node, wide)
+            name = half.op("pad", name, before=before, after=after, value=filler)
+        shape = (*extents[:axis], count, length, *extents[axis + 1 :])
+        name = half.op("reshape", name, shape=shape)
+        reduced = [at + (at >= axis) for at in reduced]
     made = f"{SCRATCH}{len(half.partials)}"
     half.partials.append(made)
-    return half.op(node.op, name, made=made, axes=axes, keepdims=0)
+    return half.op(node.op, name, made=made, axes=tuple(reduced), keepdims=0)
 
 
 def _filler(node: Node, wide: DType) -> float | int:
@@ -264,12 +284,15 @@ def _filler(node: Node, wide: DType) -> float | int:
     return value
 
 
-def _combine(half: _Half, node: Node, partial: str, axis: int) -> None:
+def _combine(half: _Half, node: Node, partial: str, cut: _Cut, length: int) -> None:
     """Nodes that put the partial results of one reduction together."""
     made = node.outputs[0]
     kind = half.given.types[made]
     is_wide = half.types[partial].dtype is kind.dtype
-    name = half.op(node.op, partial, axes=(axis,), keepdims=0)
+    name = partial
+    if cut.extent > length:
+        before = sum(segment.reduced for segment in cut.pattern[: cut.axis])
+        name = half.op(node.op, name, axes=(cut.axis - before,), keepdims=0)
     shape = kind.static_shape
     name = half.op("reshape", name, made=made if is_wide else "", shape=shape)
     if not is_wide:

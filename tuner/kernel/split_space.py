@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cost_model.device import Device
-    from tuner.kernel.nest import LoopNest
+    from tuner.kernel.nest import Group, LoopNest
     from tuner.plan import Schedule
 
 FEWEST_PART_POINTS: Final = 2048
@@ -74,7 +74,8 @@ def _defaults(nest: LoopNest, device: Device) -> Iterator[Schedule]:
 
 def split_fault(nest: LoopNest, device: Device) -> str:
     """Why a kernel is not cut into parts on a device; empty if it may be."""
-    if len(nest.groups) != 1 or nest.groups[0].kind not in (Kind.ROW, Kind.COLUMN):
+    kinds = {group.kind for group in nest.groups}
+    if not kinds or not kinds <= {Kind.ROW, Kind.COLUMN}:
         return "a reduction is not all that it computes"
     points = _points(nest, device)
     if points < 2 * FEWEST_PART_POINTS:
@@ -101,20 +102,25 @@ def _parts(nest: LoopNest, device: Device) -> tuple[int, ...]:
     if nest.graph is None or split_fault(nest, device):
         return ()
     extent = reduced_axis(nest.graph)
-    most = min(_points(nest, device) // FEWEST_PART_POINTS, extent // 2)
-    blocks = _blocks(nest, device)
+    points = _points(nest, device)
+    most = min(points // FEWEST_PART_POINTS, extent // 2)
+    total = sum(g.outer_points * g.serial_points * g.inner_points for g in nest.groups)
     counts = CPU_BLOCKS_PER_CORE if device.kind == "cpu" else BLOCKS_PER_CORE
-    wanted = (divided(device.multiprocessors * n, blocks) for n in counts)
+    wanted = (divided(device.multiprocessors * n * points, total) for n in counts)
     found = {_even(extent, min(parts, most)) for parts in wanted}
     return tuple(sorted(parts for parts in found if parts > 1))
 
 
 def _points(nest: LoopNest, device: Device) -> int:
-    """Elements that a block reduces in one launch."""
-    (group,) = nest.groups
-    is_row = group.kind is Kind.ROW
-    across = group.inner_points if is_row else device.subgroup_threads
-    return group.serial_points * across
+    """Elements that a block reduces in one launch, of the longest loop."""
+    return max(each.serial_points * _across(each, device) for each in nest.groups)
+
+
+def _across(group: Group, device: Device) -> int:
+    """Neighbours along the inner loops that a block takes: of a row all of them."""
+    if group.kind is Kind.ROW:
+        return group.inner_points
+    return min(group.inner_points, device.subgroup_threads)
 
 
 def _blocks(nest: LoopNest, device: Device) -> int:

@@ -6,9 +6,12 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.service.cli.conftest import EXAMPLES, Fuseplan, softmax_graph
+from tests.tuner.frontend.models import model as onnx_model
+from tests.tuner.frontend.models import node, value
 
 FIELDS = {
     "plan_key",
@@ -64,6 +67,23 @@ def test_plan_is_one_kernel_for_a_person(fuseplan: Fuseplan, model: Path) -> Non
     for word in ("inductor", "xla", "tvm", "unfused"):
         assert re.search(rf"^  {word} ", ended.out, re.MULTILINE)
     assert "algebraic simplification" in ended.out
+
+
+def test_a_group_says_how_often_it_is_launched(
+    fuseplan: Fuseplan, tmp_path: Path
+) -> None:
+    """The price of one launch beside that of two, or what stands against two."""
+    for rows, told in (
+        (1, r"two, rows in \d+ parts: one would cost \+\d+\.\d\d µs"),
+        (4096, r"one: \d+ blocks keep \d+ multiprocessors busy"),
+    ):
+        path = tmp_path / f"{rows}.onnx"
+        sums = [node("ReduceSum", "x axes", "y", keepdims=0)]
+        inputs = [value("x", [rows, 1 << 20])]
+        proto = onnx_model(sums, inputs, "y", {"axes": np.array([1])})
+        path.write_bytes(proto.SerializeToString())
+        ended = fuseplan("plan", path, "--target", "sm_90", "--groups")
+        assert re.search(rf"^  launch  {told}$", ended.out, re.MULTILINE), ended.out
 
 
 def test_plan_says_what_each_level_brings(fuseplan: Fuseplan, model: Path) -> None:
