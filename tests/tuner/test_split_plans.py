@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from tuner.plan import Plan, PlannedKernel
 
-SHAPES = ((512, 1024), (512,), (2048, 512), (2048,), (512, 2048), (7, 9), (30_000, 64))
-SHAPES = (*SHAPES, (64,), (1024, 1024), (1024,))
+SHAPES = ((512, 1024), (512,), (30_000, 64), (7, 9))
 
 
 def scaled(elements: int) -> onnx.ModelProto:
@@ -39,7 +38,7 @@ def scaled(elements: int) -> onnx.ModelProto:
 
 
 def clipped_sgd() -> onnx.ModelProto:
-    """Ten tensors, updated by gradients that are clipped by their global norm."""
+    """Tensors that are updated by gradients clipped by their global norm."""
     numbers = range(len(SHAPES))
     squares = [node("ReduceSumSquare", f"g{i}", f"s{i}", keepdims=0) for i in numbers]
     total = [
@@ -69,7 +68,7 @@ def planned(made: str, target: str, cap: int | None = None) -> Plan:
     read = pipeline.load(proto.SerializeToString(), "onnx")
     device = pipeline.resolve_target(target)
     options = Options(memory_cap_bytes=cap)
-    return pipeline.make_plan(read, device, options, time_limit_seconds=2)
+    return pipeline.make_plan(read, device, options)
 
 
 def split(plan: Plan) -> list[PlannedKernel]:

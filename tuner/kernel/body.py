@@ -119,7 +119,7 @@ class Body:
         """Compute a value and store it as an element of an output."""
         number = self.ask(source)
         value = self.values[number]
-        index = flatten(where, self.shape(tensor))
+        index = self.space.rejoined(flatten(where, self.shape(tensor)))
         mask = self._mask(index) | self._guards_mask(guards)
         per_row = bool(self.frame.reduced) and not mask & self.frame.reduced
         if per_row and value.loops & self.frame.reduced:
@@ -185,7 +185,7 @@ class Body:
         if constant is not None:
             value = literal(constant, self.graph.types[key.tensor].dtype)
             return self.constant(value, held)
-        index = flatten(key.map, self.shape(key.tensor))
+        index = self.space.rejoined(flatten(key.map, self.shape(key.tensor)))
         mask = self._mask(index) | self._guards_mask(key.guards)
         indices = [index, *(guard.subject for guard in key.guards)]
         stage = max(self._stage(i) for i in indices)

@@ -139,6 +139,35 @@ def bounds(atoms: Sequence[Atom], index: Index) -> tuple[int, int]:
     return low, high
 
 
+def rejoined(atoms: Sequence[Atom], index: Index) -> Index:
+    """The same index with d (x / d) + x % d written as x."""
+    total, constant = dict(index.terms), index.constant
+    while (pair := _torn(atoms, total)) is not None:
+        top, left = pair
+        factor = total.pop(left)
+        del total[top]
+        whole = atoms[left].operand
+        constant += factor * whole.constant
+        for atom, coefficient in whole.terms:
+            total[atom] = total.get(atom, 0) + factor * coefficient
+    return Index(constant, tuple(sorted((a, c) for a, c in total.items() if c)))
+
+
+def _torn(atoms: Sequence[Atom], total: Mapping[int, int]) -> tuple[int, int] | None:
+    """A quotient and its remainder that together are what was divided."""
+    for left, factor in total.items():
+        rest = atoms[left]
+        if rest.kind is not AtomKind.REMAINDER:
+            continue
+        for top, coefficient in total.items():
+            atom = atoms[top]
+            is_quotient = atom.kind is AtomKind.QUOTIENT
+            same = atom.operand == rest.operand and atom.divisor == rest.divisor
+            if is_quotient and same and coefficient == factor * rest.divisor:
+                return top, left
+    return None
+
+
 class Run(NamedTuple):
     """Neighbouring loops that an index walks as if they were one.
 
@@ -284,12 +313,19 @@ class Space:
         rest = iter(found)
         return tuple(ZERO if extent == 1 else next(rest) for extent in wanted)
 
+    def rejoined(self, index: Index) -> Index:
+        """The same index without quotients beside their remainders."""
+        if all(atom < self.loops for atom, _ in index.terms):
+            return index
+        return rejoined(self.atoms, index)
+
     def _regroup(
         self, part: Sequence[tuple[int, Index]], made: Sequence[int]
     ) -> list[Index]:
         if len(part) == 1 and len(made) == 1:
             return [part[0][1]]
         flat = flatten([index for _, index in part], [n for n, _ in part])
+        flat = self.rejoined(flat)
         result: list[Index] = []
         for extent in reversed(made[1:]):
             flat, rest = self.divide(flat, extent)

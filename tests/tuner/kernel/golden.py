@@ -182,10 +182,20 @@ def _long_columns() -> Graph:
     return b.graph(b.op("reduce_max", b.input(200_000, 24), axes=(0,), keepdims=0))
 
 
+def _moments() -> Graph:
+    """Two sums over a matrix whose rows are not as long as parts."""
+    b = Builder()
+    y = b.op("exp", b.input(3000, 257))
+    square = b.op("mul", y, y)
+    one, two = (b.op("reduce_sum", z, axes=(0, 1), keepdims=0) for z in (y, square))
+    return b.graph(b.op("sub", two, b.op("mul", one, one)))
+
+
 SPLITS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
     {
         "long_columns_split": _long_columns,
         "long_row_bf16_split": _long_row,
+        "moments_split": _moments,
         "norm_split": lambda: norm(1_000_000),
     }
 )
