@@ -14,7 +14,7 @@ from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.linear import Numbers
 from tuner.fusion.pieces import Priced
 from tuner.fusion.traffic import traffic
-from tuner.fusion.view import bits
+from tuner.fusion.view import bits, joined
 from tuner.ir.graph import Region
 from tuner.ir.types import TensorType
 from tuner.plan import Family
@@ -48,6 +48,9 @@ class Floor(Protocol):
 
     def any_launch_seconds(self) -> float:
         """What a kernel costs at least, whoever runs it."""
+
+    def moving_seconds(self, nbytes: int) -> float:
+        """What it adds to read a tensor of so many bytes."""
 
     def storing_seconds(self, nbytes: int) -> float:
         """What it adds to write a tensor of so many bytes; no less than moving it."""
@@ -169,21 +172,21 @@ class Columns:
         """What a candidate has to do at least.
 
         Where a node of it may need a part of its operands only, what is read, and what
-        is computed for it, counts as nothing.
+        is computed for it, counts as nothing. All others are computed in full, since
+        all of them is needed behind them, and read all that they read.
         """
         view, mask = self._rules.view, candidate.mask
         parts = [self._written(floor, view.tensors[j]) for j in bits(candidate.outputs)]
+        whole, needs = list(bits(mask)), candidate.needs
         narrowing = mask & view.narrowing
-        if not narrowing:
-            names = [view.tensors[j] for j in bits(candidate.needs)]
-            given = {name for i in bits(mask) for name in view.given[i]}
-            names += sorted(name for name in given if not view.is_free(name))
-            parts += [self._read(floor, name) for name in names]
-        parts += [
-            self._computed(floor, i)
-            for i in bits(mask)
-            if not (narrowing and (view.below[i] | 1 << i) & narrowing)
-        ]
+        if narrowing:
+            whole = [i for i in whole if not (view.below[i] | 1 << i) & narrowing]
+            needs &= joined(view.reads, sum(1 << i for i in whole))
+        names = [view.tensors[j] for j in bits(needs)]
+        given = {name for i in whole for name in view.given[i]}
+        names += sorted(name for name in given if not view.is_free(name))
+        parts += [self._read(floor, name) for name in names]
+        parts += [self._computed(floor, i) for i in whole]
         total: Numbers = np.add.reduce(parts)
         return total
 

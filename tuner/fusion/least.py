@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from fractions import Fraction
 from typing import Final
 
 from tuner.fusion.columns import Floor, Least
-from tuner.fusion.legality import Rules
+from tuner.fusion.legality import ANCHORS, Rules
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Region
 from tuner.ir.ops import Pattern
@@ -61,15 +63,82 @@ def least_seconds(
 
 
 def least_of_any(rules: Rules, floor: Floor | None, inside: int) -> float:
-    """The same where a library may take part; then of one kernel, whoever runs it."""
+    """The same where a library may take part.
+
+    Whoever runs a kernel, it costs a launch and no less than what it moves takes, since
+    of moving and computing at most the shorter hides behind the other. Every tensor
+    that is wanted by others is written somewhere, and every tensor that is read whole
+    from memory is read somewhere: a kernel pays for each of its operands at least what
+    that operand takes alone at the nearest level that may hold it.
+    """
     found = least_seconds(rules, floor, inside)
     if found is not None or floor is None:
         return found or 0.0
     view = rules.view
-    if not _filled(view, inside):
+    types, nodes = view.graph.types, _filled(view, inside)
+    if not nodes:
         return 0.0
-    stored = [floor.storing_seconds(view.bytes[j]) for j in _leaving(view, inside)]
-    return floor.any_launch_seconds() + math.fsum(stored)
+    whole = [i for i in bits(nodes) if _reads_whole(view, i)]
+    moved = [floor.storing_seconds(view.bytes[j]) for j in _leaving(view, inside)]
+    moved += [floor.moving_seconds(types[t].bytes) for t in _read(view, inside, whole)]
+    return _launches_seconds(rules, floor, inside, nodes) + math.fsum(moved)
+
+
+def _reads_whole(view: View, i: int) -> bool:
+    """Whether whoever computes a node reads all of its operands.
+
+    A convolution or a window may step over elements, and of an opaque node nothing is
+    known.
+    """
+    if _is_narrowed(view, i) or view.patterns[i] in (Pattern.WINDOW, Pattern.OPAQUE):
+        return False
+    return view.patterns[i] is not Pattern.CONTRACTION or view.nodes[i].op == "matmul"
+
+
+def _launches_seconds(rules: Rules, floor: Floor, inside: int, nodes: int) -> float:
+    """What the launches cost of all kernels that it takes at least.
+
+    By the rules, a kernel with contractions or windows holds one of them, or products
+    that read the same tensor (`tuner.fusion.merged`), or, where the library runs small
+    graphs, up to as many as one call may hold. Give each of them the share 1 / m, where
+    m is the greatest number of which it can be one: no kernel has more than 1 in all,
+    so there are at least as many kernels as all shares together. An opaque node is
+    alone. A reduction never joins an anchor but in such small graphs; so elsewhere
+    those kernels come on top that hold the reductions.
+
+    The whole graph may be one call of a library that runs graphs.
+
+    Args:
+        rules: which kernels are legal.
+        floor: what no price is below.
+        inside: nodes of which no kernel holds others.
+        nodes: those of them that make elements.
+    """
+    view, limits = rules.view, rules.limits
+    runs_graphs = limits.library == "session"
+    each = floor.any_launch_seconds()
+    if rules.profile != "full" or (runs_graphs and inside == view.everything):
+        return each
+    anchors = [i for i in bits(nodes) if view.patterns[i] in ANCHORS]
+    classes = Counter(_merging(view, i) for i in anchors)
+    most = limits.max_library_anchors if runs_graphs else 1
+    shares = (Fraction(1, max(most, classes[_merging(view, i)])) for i in anchors)
+    calls = math.ceil(sum(shares, Fraction(0)))
+    calls += (nodes & view.masks[Pattern.OPAQUE]).bit_count()
+    reductions = (nodes & view.masks[Pattern.REDUCTION]).bit_count()
+    if runs_graphs or not reductions:
+        return max(1, calls) * each
+    own = floor.launch_seconds(Family.REDUCTION) or each
+    return calls * each + -(-reductions // (limits.max_reductions or reductions)) * own
+
+
+def _merging(view: View, i: int) -> Hashable:
+    """What products share that one kernel may run; other anchors are alone."""
+    node = view.nodes[i]
+    left = node.inputs[0]
+    if node.op != "matmul" or view.home[node.inputs[1]] in view.place:
+        return i
+    return (view.home[left], view.graph.types[left].shape)
 
 
 def _filled(view: View, nodes: int) -> int:

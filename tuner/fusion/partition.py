@@ -353,7 +353,7 @@ class _Search:
             chosen = [kernel for kernels, _ in solved for kernel in kernels]
             _, stuck = order_of(chosen)
             if not stuck:
-                return chosen, math.fsum(bound for _, bound in solved)
+                return chosen, self._proved(bound for _, bound in solved)
             ring = 0
             for k in stuck:
                 ring |= chosen[k].candidate.mask
@@ -363,6 +363,19 @@ class _Search:
             zones = [zones[n] for n in kept] + touched[:1]
             solved = [solved[n] for n in kept] + [self._solve_joined(touched)]
             zones[-1] = self.space.joined(touched)
+
+    def _proved(self, bounds: Iterable[float]) -> float:
+        """What no choice can beat, from what none can in each zone.
+
+        Where the search ended before zones were as large as they must be, kernels may
+        span several of them: then nothing is known but what all nodes take together.
+        """
+        bound = math.fsum(bounds)
+        if not self.space.is_cut_short:
+            return bound
+        self.is_bound_by_floor = True
+        rules, floor = self.space.rules, self.columns.floor
+        return min(bound, least_of_any(rules, floor, self.view.everything))
 
     def _bound(self, zones: Sequence[Zone]) -> float:
         """What no choice can beat, from what kernels cost at least."""

@@ -135,10 +135,10 @@ class _Part:
 
     def _tell(self, prices: Numbers) -> None:
         """What has become dearer since the last solve."""
-        for place, k in enumerate(self._places.tolist()):
-            if prices[k] > self._told[k]:
-                if np.isinf(prices[k]):
-                    self._solver.changeColBounds(place, 0.0, 0.0)
-                else:
-                    self._solver.changeColCost(place, prices[k])
+        now, before = prices[self._places], self._told[self._places]
+        for place in np.flatnonzero(now > before).tolist():
+            if np.isinf(now[place]):
+                self._solver.changeColBounds(place, 0.0, 0.0)
+            else:
+                self._solver.changeColCost(place, now[place])
         self._told = prices.copy()

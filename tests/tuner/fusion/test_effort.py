@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.scale import transformer
 from cost_model.catalog import find
 from tests.tuner.fusion.random_graphs import random_graph
 from tests.tuner.fusion.test_least import scan
@@ -139,6 +140,17 @@ def test_a_search_ends_where_its_work_does() -> None:
         assert first == second
         assert efforts[0].spent == efforts[1].spent < whole.spent
         assert 0 < first[1] <= proved * (1 + 1e-9)
+
+
+def test_twice_the_layers_take_about_twice_the_work() -> None:
+    """Equal layers are solved once, and nothing else grows faster than the model."""
+    spent = []
+    for layers in (4, 8, 16):
+        model = load(transformer(layers).SerializeToString())
+        planner = Planner(model=model, device=find("sm_90"), options=Options())
+        planner.solve()
+        spent.append(planner.partitioner.spent)
+    assert spent[2] - spent[1] <= 2.2 * (spent[1] - spent[0])
 
 
 def test_looks_count() -> None:

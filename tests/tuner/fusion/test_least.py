@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.tuner.fusion.enumerator import least_cost
 from tests.tuner.fusion.random_graphs import Builder, random_graph
 from tests.tuner.fusion.zoo_pieces import static_graphs
 from tuner.fusion.candidates import Space
+from tuner.fusion.effort import STEPS as STEPS_OF_A_PLAN
 from tuner.fusion.least import OWN_LAWS, least_of_any, least_seconds
 from tuner.fusion.legality import Limits, Rules, check
 from tuner.fusion.partition import LEFT_OUT, STOPPED, Partitioner
@@ -52,19 +53,22 @@ def scan(steps: int, batch: int = 4, width: int = 64, states: int = 16) -> Graph
     return b.build([*results, state])
 
 
-def _planned(graph: Graph, target: str, *, looks: float = math.inf) -> Partition:
-    """The plan on a device, with a clock that is over after so many looks."""
+STEPS = STEPS_OF_A_PLAN if SOAK else 1_500_000
+"""Work of plans that no clock ends."""
+
+
+def _planned(graph: Graph, target: str, *, looks: float | None = None) -> Partition:
+    """The plan on a device, perhaps with a clock that is over after so many looks."""
     device, options = find(target), Options()
     pricer = Pricer(graph, device, options)
     ticks = itertools.count()
     solver = Partitioner(
-        graph,
-        limits=Limits.of(device),
-        clock=lambda: next(ticks) if looks < math.inf else 0.0,
+        graph, limits=Limits.of(device), clock=lambda: float(next(ticks))
     )
     return solver.solve(
         pricer.seconds,
-        time_limit_seconds=20.0 if looks == math.inf else looks,
+        time_limit_seconds=looks,
+        steps=STEPS if looks is None else None,
         floor=floor_of(device, options, pricer),
     ).partition
 
@@ -85,6 +89,95 @@ def test_a_plan_that_was_cut_short_has_a_bound(looks: int) -> None:
     found = _planned(scan(4), "sm_90", looks=looks)
     assert STOPPED in found.candidate_space.rules
     assert 0 < found.bound_seconds <= found.objective_seconds
+
+
+@pytest.mark.parametrize("target", ["sm_90", "cpu"])
+def test_no_plan_beats_the_bound_of_one_that_was_cut_short(target: str) -> None:
+    """Wherever the search ends: a bound holds for what a longer search finds, too."""
+    for graph in (scan(5), recurrence(6)):
+        best = _planned(graph, target).objective_seconds
+        for looks in (1, 10, 60, 150, 400):
+            found = _planned(graph, target, looks=looks)
+            assert found.bound_seconds <= best * (1 + 1e-9)
+
+
+def recurrence(steps: int, batch: int = 4, width: int = 32) -> Graph:
+    """A recurrent network of one layer, step by step.
+
+    Source: J. L. Elman, "Finding structure in time", Cognitive Science 14(2), 1990.
+    """
+    b = Builder()
+    into, on = (b.given(name, (width, width), weight=True) for name in ("u", "w"))
+    shift = b.given("b", (1, width), weight=True)
+    state = b.given("h", (batch, width))
+    results = []
+    for t in range(steps):
+        fed = b.node("matmul", b.given(f"x{t}", (batch, width)), into)
+        total = b.node("add", fed, b.node("matmul", state, on))
+        state = b.node("tanh", b.node("add", total, shift))
+        results.append(b.node("reduce_sum", state, axes=(1,), keepdims=1))
+    return b.build([*results, state])
+
+
+def test_each_product_costs_a_launch() -> None:
+    """Products of different tensors share no kernel, whatever was looked at."""
+    graph, device = recurrence(10), find("sm_90")
+    pricer = Pricer(graph, device, Options())
+    floor = floor_of(device, Options(), pricer)
+    rules = Rules(View(graph), "full", Limits.of(device))
+    least = least_of_any(rules, floor, rules.view.everything)
+    assert least >= 20 * floor.any_launch_seconds()
+    assert least <= _planned(graph, "sm_90").objective_seconds * (1 + 1e-9)
+
+
+def _cheapest(rules: Rules, pricer: Pricer) -> Callable[[Region], float]:
+    """Prices kernels as whoever is the cheaper runs them, the library or we."""
+    view = rules.view
+
+    def price(region: Region) -> float:
+        mask = view.node_mask(region.nodes)
+        outputs = view.tensor_mask(view.home[name] for name in region.outputs)
+        family = rules.judge(mask, outputs)
+        assert isinstance(family, Family)
+        families = {family, rules.own_family(mask, outputs) or family}
+        return min(pricer.seconds(region, each) for each in families)
+
+    return price
+
+
+def _with_anchors(seed: int) -> Graph:
+    """A random graph; the first one has three products of one tensor instead."""
+    if seed:
+        return random_graph(seed, 7 if SOAK else 6)
+    b = Builder()
+    x = b.given("x", (8, 16))
+    names = ("q", "k", "v")
+    made = [b.node("matmul", x, b.given(n, (16, 16), weight=True)) for n in names]
+    joined = b.node("add", made[0], made[1])
+    return b.build(
+        [b.node("exp", joined), b.node("reduce_sum", made[2], axes=(1,), keepdims=1)]
+    )
+
+
+@pytest.mark.parametrize("target", ["sm_90", "cpu"])
+def test_no_partition_with_anchors_costs_less(target: str) -> None:
+    """Contractions, merged or not, opaque nodes and reductions beside them."""
+    judged = 0
+    device, options = find(target), Options()
+    for seed in range(600 if SOAK else 48):
+        graph = _with_anchors(seed)
+        limits = Limits.of(device)
+        rules = Rules(View(graph), "full", limits)
+        view = rules.view
+        if not any(view.has(view.everything, each) for each in OWN_LAWS):
+            continue
+        pricer = Pricer(graph, device, options)
+        price = _cheapest(rules, pricer)
+        least = least_of_any(rules, floor_of(device, options, pricer), view.everything)
+        cost = least_cost(graph, price, "full", limits)
+        assert 0 < least <= cost * (1 + 1e-9), seed
+        judged += 1
+    assert judged > 10
 
 
 @pytest.fixture(scope="module")
