@@ -123,12 +123,49 @@ def sign_accuracy(
     )
 
 
+def stated_interval(
+    predicted: Sequence[float] | Vector,
+    measured: Sequence[float] | Vector,
+    share: float,
+) -> tuple[float, float]:
+    """Factors of a prediction between which so large a share of measured times lies.
+
+    Equal shares are left out on both sides.
+    """
+    left, right = _pair(predicted, measured)
+    tail = 50.0 * (1.0 - share)
+    low, high = np.percentile(right / left, (tail, 100.0 - tail))
+    return float(low), float(high)
+
+
+def held_out_coverage(groups: Sequence[tuple[Vector, Vector]], share: float) -> float:
+    """Share of measured times inside the interval that all other groups state.
+
+    It is near `share` where the stated uncertainty can be trusted: below it, times
+    scatter more than predictions admit; above it, less.
+
+    Args:
+        groups: predicted and measured seconds, such as those of one kernel, at least
+            two groups; one never states what it is judged by.
+        share: of times that an interval claims to hold.
+    """
+    inside = total = 0
+    for place, (said, seen) in enumerate(groups):
+        others = [group for other, group in enumerate(groups) if other != place]
+        known = [np.concatenate(part) for part in zip(*others, strict=True)]
+        low, high = stated_interval(known[0], known[1], share)
+        factors = seen / said
+        inside += int(np.count_nonzero((low <= factors) & (factors <= high)))
+        total += factors.size
+    return inside / total
+
+
 def _pairs(values: Sequence[tuple[float, float]]) -> Vector:
     return np.asarray(values, dtype=np.float64).reshape(-1, 2)
 
 
 def _pair(
-    predicted: Sequence[float], measured: Sequence[float]
+    predicted: Sequence[float] | Vector, measured: Sequence[float] | Vector
 ) -> tuple[Vector, Vector]:
     left = np.asarray(predicted, dtype=np.float64)
     right = np.asarray(measured, dtype=np.float64)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_model.accuracy import (
+    held_out_coverage,
     kendall_tau,
     mean_relative_error,
     relative_errors,
     sign_accuracy,
+    stated_interval,
     top_k_regret,
 )
 
@@ -93,3 +96,25 @@ def test_a_measured_time_of_zero_is_refused() -> None:
     """Relative errors need positive times."""
     with pytest.raises(ValueError, match="must be positive"):
         mean_relative_error([1.0], [0.0])
+
+
+def test_a_stated_interval_leaves_out_as_much_on_either_side() -> None:
+    """Of factors 1 to 11 the middle eighty per cent are those from 2 to 10."""
+    measured = [2.0 * n for n in range(1, 12)]
+    assert stated_interval([2.0] * 11, measured, 0.8) == pytest.approx((2.0, 10.0))
+
+
+def test_an_interval_is_judged_by_what_did_not_state_it() -> None:
+    """Kernels alike hold each other's times; one of another kind is never held."""
+    said = np.ones(11)
+    alike = np.linspace(1.0, 2.0, 11)
+    assert held_out_coverage([(said, alike)] * 3, 0.8) == pytest.approx(9 / 11)
+    other = held_out_coverage([(said, alike), (said, alike), (said, 10 * alike)], 0.8)
+    assert other < 0.8
+
+
+def test_honest_uncertainty_covers_what_it_claims() -> None:
+    """Errors of one kind in all kernels: four fifths lie inside, more or less."""
+    rng = np.random.default_rng(5)
+    groups = [(np.ones(40), np.exp(0.3 * rng.standard_normal(40))) for _ in range(20)]
+    assert held_out_coverage(groups, 0.8) == pytest.approx(0.8, abs=0.03)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cost_model.calibration import (
+    MOST_OVERLAP,
     CannotCalibrate,
     CopySample,
     LaunchSample,
@@ -19,9 +20,10 @@ from cost_model.calibration import (
 )
 from cost_model.catalog import cpu, find
 from cost_model.fitting import non_negative_fit, robust_fit
+from cost_model.refining import WorkSample
 from cost_model.roofline import lower_bound, predict
 from cost_model.work import Pipe, Work
-from tests.cost_model.builders import copy
+from tests.cost_model.builders import copy, read, write
 
 if TYPE_CHECKING:
     from cost_model.device import Device
@@ -205,3 +207,22 @@ def test_numbers_that_went_through_json_give_the_same_device() -> None:
     assert shortened["scattered_share"] == 1
     found, same = restore(cpu(), numbers), restore(cpu(), shortened)
     assert (found.id, found.digest) == (same.id, same.digest)
+
+
+def test_no_calibration_hides_all_of_the_shorter_time() -> None:
+    """Schedules that differ in it alone would rank alike."""
+    truth = replace(cpu(), overlap=1.0)
+    nbytes = 32 << 20
+    balanced = [
+        Work(
+            accesses=(read(nbytes), write(nbytes)),
+            operations={Pipe.FMA32: count},
+            blocks=64,
+            block_threads=256,
+        )
+        for count in (5e7, 1e8, 2e8)
+    ]
+    samples = [WorkSample(work=w, seconds=predict(w, truth).seconds) for w in balanced]
+    works = {"overlap": samples}
+    found = calibrate(cpu(), copies=measured_copies(cpu()), works=works).device
+    assert found.overlap == MOST_OVERLAP

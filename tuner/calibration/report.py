@@ -10,7 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from cost_model.accuracy import kendall_tau, mean_relative_error, sign_accuracy
+from cost_model.accuracy import (
+    held_out_coverage,
+    kendall_tau,
+    mean_relative_error,
+    sign_accuracy,
+    stated_interval,
+)
 from cost_model.device import Device
 from cost_model.fitting import robust_fit
 from cost_model.roofline import predict
@@ -33,6 +39,10 @@ LONG_SECONDS: Final = 1e-4
 """Kernels above are judged apart from those in which the launch decides."""
 SPREAD: Final = 3.0
 """A ranking counts where schedules differ by more than so many times the noise."""
+STATED: Final = 0.8
+"""Share of times that the stated interval of a prediction claims to hold."""
+_MIN_KERNELS: Final = 3
+"""Fewer kernels of a family say nothing of one that is left out."""
 _MIN_FIT: Final = 3
 DRIFT_FACTOR: Final = 1.5
 """An error that has grown so much is no accident of the schedules that were drawn."""
@@ -231,6 +241,7 @@ def summary(measured: Accuracy) -> Json:
         _within_row(trials, models),
         *_overall_rows(trials, models),
         *_family_rows(trials, models),
+        *_uncertainty_rows(trials, models),
         *_regret_rows(measured.regrets),
     ]
     times = [trial.measured for trial in trials]
@@ -238,6 +249,7 @@ def summary(measured: Accuracy) -> Json:
         "device": {"id": measured.device.id, "digest": measured.device.digest},
         "rows": rows,
         "bound": _bound(trials),
+        "uncertainty": _uncertainty(trials),
         "small_model": {"launch_seconds": launch, "seconds_per_byte": per_byte},
         "noise": median(width(each) for each in times) if times else None,
         "contended": sum(each.contended for each in times)
@@ -392,14 +404,55 @@ def _error_row(
     return _row(what, len(trials), ours, theirs, [t.measured for t in trials])
 
 
-def _family_rows(
-    trials: Sequence[Trial], models: tuple[Predict, Predict]
-) -> list[Json]:
+def _by_family(trials: Sequence[Trial]) -> list[tuple[str, list[Trial]]]:
     families: dict[str, list[Trial]] = {}
     for trial in trials:
         families.setdefault(trial.family, []).append(trial)
+    return sorted(families.items())
+
+
+def _uncertainty(trials: Sequence[Trial]) -> Json:
+    """By family the factors of a prediction that hold most of the measured times."""
+    return {
+        family: stated_interval(
+            [trial.predicted_seconds for trial in part], _times(part), STATED
+        )
+        for family, part in _by_family(trials)
+    }
+
+
+def _uncertainty_rows(
+    trials: Sequence[Trial], models: tuple[Predict, Predict]
+) -> list[Json]:
+    """How many times lie where the other kernels of their family say."""
     rows = []
-    for family, part in sorted(families.items()):
+    for family, part in _by_family(trials):
+        kernels: dict[object, list[Trial]] = {}
+        for trial in part:
+            kernels.setdefault((trial.name, trial.shape), []).append(trial)
+        if len(kernels) < _MIN_KERNELS:
+            continue
+        ours, theirs = (
+            held_out_coverage(
+                [
+                    (np.array([model(t) for t in group]), np.array(_times(group)))
+                    for group in kernels.values()
+                ],
+                STATED,
+            )
+            for model in models
+        )
+        rows.append(
+            _row(f"inside the stated {STATED:.0%}, {family}", len(part), ours, theirs)
+        )
+    return rows
+
+
+def _family_rows(
+    trials: Sequence[Trial], models: tuple[Predict, Predict]
+) -> list[Json]:
+    rows = []
+    for family, part in _by_family(trials):
         rows.append(_error_row(f"error, {family}", part, models))
         rows.append(_within_row(part, models, f", {family}"))
     return rows

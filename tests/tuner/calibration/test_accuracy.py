@@ -82,6 +82,11 @@ def test_a_perfect_model_scores_perfectly() -> None:
     assert told["bound"]["violations"] == 0
     for name in ("error above 100 us", "error below 100 us"):
         assert row(told, name)["model"] == pytest.approx(0.0, abs=1e-9)
+    assert set(told["uncertainty"]) == {trial.family for trial in measured.trials}
+    for low, high in told["uncertainty"].values():
+        assert low == high == pytest.approx(1.0)
+    covered = [r for r in told["rows"] if r["what"].startswith("inside the stated")]
+    assert all(r["model"] == 1.0 for r in covered)
 
 
 def test_a_wrong_model_is_found_out() -> None:
