@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 import typer
 
@@ -13,7 +13,6 @@ from service.cli import inputs, output, planning, views
 from service.cli.exits import BadArgument
 from service.cli.planning import AsJson, ModelPath, OptionsText, Shapes
 from service.dashboard.formats import clock, count, duration, percent
-from tuner.search.stages import MAX_PARTITIONS, PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +29,9 @@ DeviceName = Annotated[
     str, typer.Option("--device", "-d", help="Device of this machine: cpu, cuda:0.")
 ]
 CacheMode = Literal["cold", "warm"]
+PARTITIONS: Final = 3
+MAX_PARTITIONS: Final = 16
+"""Those of `tuner.search.stages`, without loading the tuner for a text of help."""
 
 
 def register(app: typer.Typer) -> None:

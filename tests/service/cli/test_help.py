@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import typer
 
+from service.cli import tuning
 from service.cli.main import app
 from tests.service.cli.conftest import Fuseplan
+from tuner.search import stages
 
 COMMANDS = [
     "serve",
@@ -64,3 +66,9 @@ def test_help_is_quick() -> None:
         [sys.executable, "-c", loaded], capture_output=True, text=True, check=False
     )
     assert ended.stderr.strip() == ""
+
+
+def test_what_help_says_of_partitions_is_what_the_tuner_does() -> None:
+    """The numbers stand twice, so that help is quick."""
+    told = (tuning.PARTITIONS, tuning.MAX_PARTITIONS)
+    assert told == (stages.PARTITIONS, stages.MAX_PARTITIONS)
