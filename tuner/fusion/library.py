@@ -69,11 +69,11 @@ def library_fault(
 
 
 def _chain_fault(view: View, mask: int, anchors: list[int]) -> str:
-    """Several anchors: everything else lies between them or behind the last."""
-    first = anchors[0]
-    for i in bits(mask):
-        if i not in anchors and not view.above[i] >> first & 1:
-            return f"{view.nodes[i].name}: does not lie behind the first anchor"
+    """Several anchors: everything else lies behind one of them, in whatever order."""
+    behind = sum(1 << i for i in anchors)
+    for i in bits(mask & ~behind):
+        if not view.above[i] & behind:
+            return f"{view.nodes[i].name}: does not lie behind an anchor"
     return ""
 
 
