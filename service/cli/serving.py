@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _GRACE_SECONDS: Final = 5
 """How long open streams may last after an interrupt."""
 
+_KEEP_SECONDS: Final = 30
+"""How long a connection may idle: longer than clients keep one, five seconds for many,
+so that none is closed just as it is used again."""
+
 _SWITCH_SECONDS: Final = 0.001
 """How long a thread computes before another one may."""
 
@@ -100,6 +104,7 @@ def serve(
             access_log=False,  # our own log has a line for each request
             log_level="critical",  # errors are told once: by us, or by our own log
             timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_keep_alive=_KEEP_SECONDS,
         )
         server = uvicorn.Server(config)
         with contextlib.suppress(SystemExit):  # how the server ends a failed start
