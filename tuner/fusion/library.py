@@ -69,11 +69,14 @@ def library_fault(
 
 
 def _chain_fault(view: View, mask: int, anchors: list[int]) -> str:
-    """Several anchors: everything else lies behind one of them, in whatever order."""
-    behind = sum(1 << i for i in anchors)
-    for i in bits(mask & ~behind):
-        if not view.above[i] & behind:
-            return f"{view.nodes[i].name}: does not lie behind an anchor"
+    """Several anchors: everything else lies behind the same one, whichever it is.
+
+    Not behind any of them: chains that share nothing gain nothing by sharing a session,
+    and their sets would be most of those that a planner has to look at.
+    """
+    others = [i for i in bits(mask) if i not in anchors]
+    if not any(all(view.above[i] >> one & 1 for i in others) for one in anchors):
+        return "there is no anchor that everything else lies behind"
     return ""
 
 
