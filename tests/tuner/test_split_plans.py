@@ -137,6 +137,16 @@ def test_a_plan_runs_and_agrees_with_the_library(elements: int) -> None:
     assert report.verified
 
 
+def test_the_error_of_the_librarys_own_long_sum_is_no_fault_of_a_plan() -> None:
+    """The length of a vector of three million: the library adds one by one."""
+    proto = model(
+        [node("ReduceL2", "x", "n", keepdims=0)], [value("x", [3_000_000])], "n"
+    )
+    read = pipeline.load(proto.SerializeToString(), "onnx")
+    plan = pipeline.make_plan(read, pipeline.resolve_target("cpu"), Options())
+    assert run_plan(read, plan, device="cpu").verified
+
+
 def test_a_stored_body_tells_both_launches() -> None:
     """The body says what runs first, on what, and where the parts' results lie."""
     plan = planned("3000000", "sm_90")
