@@ -107,8 +107,10 @@ def test_the_page_about_builds(tmp_path: Path, environment: Mapping[str, str]) -
 def test_the_page_about_limits_and_ranges(
     tmp_path: Path, environment: Mapping[str, str]
 ) -> None:
-    """A plan under a cap; a plan for ranges, which a lookup of sizes in them finds."""
-    capped, ranged = blocks("planning.md", "sh")
+    """Pins; a plan under a cap; one for ranges, which a lookup of sizes finds."""
+    pinned, capped, ranged = blocks("planning.md", "sh")
+    encoder = (EXAMPLES / "encoder.onnx").read_bytes()
+    assert "objective" in run(pinned, tmp_path, environment, encoder)
     assert "--memory-cap" in capped
     assert "objective" in run(capped, tmp_path, environment)
     told = run(ranged, tmp_path, environment, normalised("batch", "seq"))

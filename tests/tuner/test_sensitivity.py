@@ -15,12 +15,12 @@ from tuner.plan import Options
 from tuner.sensitivity import LARGEST, Sensitivity, sensitivity
 
 
-def chain(rows: int = 512, columns: int = 512) -> bytes:
+def chain(rows: int = 512, columns: int = 512, *, maps: int = 6) -> bytes:
     """Two sums over different axes of one costly map: compute it twice, or store it."""
     value = {"name": "x", "dtype": "f32", "shape": [rows, columns]}
     nodes: list[dict[str, Any]] = []
     last = "x"
-    for index in range(6):
+    for index in range(maps):
         nodes.append(_node(f"tanh{index}", "Tanh", [last], f"t{index}"))
         last = f"t{index}"
     axes = [{"name": f"a{axis}", "dtype": "i64", "shape": [1]} for axis in (0, 1)]
@@ -63,7 +63,7 @@ NUMBERS = ("operations_per_second.special", "dram_bytes", "launch_seconds")
 @pytest.fixture(scope="module")
 def found() -> tuple[Sensitivity, ...]:
     """The answer for a model whose partition weighs arithmetic against traffic."""
-    model = load(chain(), "json")
+    model = load(chain(2048, 2048, maps=2), "json")
     device = find("h100-sxm")
     return sensitivity(model, device, Options(), still, numbers=NUMBERS)
 

@@ -46,16 +46,41 @@ def computing_operations(
     Args:
         graph: where the node is.
         node: of a reduction, each element counts once: how lanes join what they found
-            depends on the schedule. Of a division a product counts, and no reciprocal:
-            a kernel that divides rows by one number each takes one a row.
+            depends on the schedule. Of a division by numbers that many elements may
+            share a product counts, and no reciprocal: a kernel that divides rows by
+            one number each takes one a row.
         alone: what was counted in a kernel of its own.
     """
     most = float("inf")
     if OPS[node.op].pattern is Pattern.REDUCTION:
         most = float(graph.types[node.inputs[0]].elements)
-    if node.op == "div":
+    unknown = set(SCHEDULE_PIPES)
+    if node.op == "div" and not _varies(graph, node.inputs[1], node.outputs[0]):
         most = float(graph.types[node.outputs[0]].elements)
-    unknown = {*SCHEDULE_PIPES, *([Pipe.SPECIAL] if node.op == "div" else [])}
+        unknown.add(Pipe.SPECIAL)
     return MappingProxyType(
         {p: min(n, most) for p, n in alone.items() if p not in unknown}
     )
+
+
+def _varies(graph: Graph, tensor: str, like: str) -> bool:
+    """Whether each element of a tensor is computed of its own element of an input.
+
+    Then it depends on every axis of `like`, which has the same shape, in whatever
+    kernel: no loop can be left out of it. Where a chain reaches no input in that shape,
+    such as behind a broadcast, nothing is said.
+    """
+    shape = graph.types[like].shape
+    seen, left = {tensor}, [tensor]
+    while left:
+        name = left.pop()
+        if graph.types[name].shape != shape:
+            continue
+        maker = graph.producers.get(name)
+        if maker is None:
+            if name in graph.inputs or name in graph.weights:
+                return True
+        elif OPS[maker.op].pattern is Pattern.ELEMENTWISE:
+            left += [each for each in maker.inputs if each not in seen]
+            seen.update(maker.inputs)
+    return False
