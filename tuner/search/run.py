@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.fusion.partition import Solution
+from tuner.kernel.split import is_split
 from tuner.pipeline import Planner
 from tuner.plan import Choice, Measurement, Schedule
+from tuner.pricing import may_split
 from tuner.runtime.requests import Cache
 from tuner.search.alternatives import Alternatives, Avoided
 from tuner.search.budget import Ledger
@@ -200,11 +202,18 @@ class Run:
         return state
 
     def _load(self, state: KernelState) -> None:
-        """Take over what earlier runs measured with this very toolchain."""
+        """Take over what earlier runs measured with this very toolchain.
+
+        A schedule that is out of the question under the options of this run is left:
+        the key of a measurement says nothing of a cap of memory.
+        """
         if not self.toolchain:
             return
         by = toolchain_id(self.toolchain)
+        splits = may_split(self.planner.device, self.planner.options)
         for key, schedule, record in self.known.of_kernel(state.name):
+            if is_split(schedule) and not splits:
+                continue
             found = usable(record, by)
             if found and key == self.key_of(state, schedule, self.toolchain):
                 state.take(schedule, found, loaded=True)

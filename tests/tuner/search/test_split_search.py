@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from cost_model.catalog import find
 from tests.tuner.kernel.golden import norm
+from tests.tuner.search.conftest import no_clock, results_by_key, run_to_end
+from tests.tuner.test_split_plans import scaled
 from tuner.assembly import KernelForm, kernel_form
+from tuner.fusion.memory import needed_bytes
 from tuner.ir.graph import make_region
 from tuner.kernel.split import is_split
+from tuner.model import load
 from tuner.plan import Family, Options
 from tuner.pricing import price
+from tuner.runtime.null import NullRunner
+from tuner.runtime.requests import MeasureRequest
+from tuner.search.budget import Budget
 from tuner.search.kernels import expected_schedules
+from tuner.search.session import TuningSession
 from tuner.search.study import KernelStudy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuner.plan import Plan
 
 CPU = find("cpu")
 
@@ -54,3 +69,31 @@ def test_a_study_proposes_either_and_repeats_none() -> None:
         proposed.append(schedule)
     assert len(set(proposed)) == len(proposed)
     assert all(schedule in found for schedule in proposed)
+
+
+def parts_are_fast(request: MeasureRequest) -> float:
+    """What reduces takes long, unless it does so in two launches."""
+    if not any(node.op.startswith("reduce") for node in request.graph.nodes):
+        return 1e-5
+    is_cut = request.source is not None and bool(request.source.before)
+    return 1e-6 if is_cut else 1e-3
+
+
+def test_known_results_of_two_launches_do_not_go_past_a_cap() -> None:
+    """Measured without a cap they are the fastest, and no choice under one."""
+    model = load(scaled(2_000_000).SerializeToString())
+
+    def tuned(options: Options, known: Mapping[str, Any] | None = None) -> Plan:
+        budget = Budget(seconds=1e6, trials=8, trials_per_kernel=2)
+        session = TuningSession(model, "cpu", options, budget, known, clock=no_clock)
+        log = run_to_end(session, NullRunner(parts_are_fast))
+        results.update(results_by_key(log))
+        return session.plan()
+
+    results: dict[str, Any] = {}
+    free = tuned(Options())
+    assert any(is_split(kernel.schedule) for kernel in free.kernels)
+    cap = 4 * (2 * 2_000_000 + 1)
+    plan = tuned(Options(memory_cap_bytes=cap), dict(results))
+    assert needed_bytes(free.graph, free.memory) > cap
+    assert needed_bytes(plan.graph, plan.memory) <= cap
