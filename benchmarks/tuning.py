@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Known = dict[str, Json]
 SCHEMA: Final = "fuseplan.tuning-benchmark/1"
-MODELS: Final = Path(__file__).parents[2] / "shared" / "zoo"
-"""Where models are looked for by name, unless another folder is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,7 +451,7 @@ def _saving(name: str, alone: Tuned, after: Tuned) -> Json:
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model", nargs="+", metavar="MODEL")
-    parser.add_argument("--models", type=Path, default=MODELS, metavar="FOLDER")
+    parser.add_argument("--models", type=Path, default=Path(), metavar="FOLDER")
     parser.add_argument("--after", action="append", metavar="MODEL")
     parser.add_argument("--shape", default="")
     parser.add_argument("--device", default="cpu", choices=["cpu"])
