@@ -26,6 +26,7 @@ def without_dead(model: onnx.ModelProto, weights: Collection[str]) -> onnx.Model
         if needed.intersection(node.output):
             live.append(node)
             needed.update(node.input, captures(node))
+            needed.discard("")  # inputs left out are no outputs left out
     idle = [v for v in graph.input if v.name in weights and v.name not in needed]
     if len(live) == len(graph.node) and not idle:
         return model
