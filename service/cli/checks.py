@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.exits import Exit
+from service.cli.serving import location
 from service.dashboard.formats import size
 from service.store import connect, schema
 from service.store.errors import StoreUnavailable
@@ -143,7 +144,7 @@ def _database(settings: Settings) -> Check:
     return Check(
         name="database",
         ok=revision == newest,
-        detail=f"{file or settings.url}, revision {revision}",
+        detail=f"{file or location(settings)}, revision {revision}",
         cure="fuseplan db upgrade",
         exit_code=Exit.SERVICE,
     )

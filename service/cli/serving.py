@@ -54,6 +54,13 @@ def _group() -> None:
     """Look after the database."""
 
 
+def location(given: Settings) -> str:
+    """The address of the database as people and logs may see it: without a password."""
+    from sqlalchemy import make_url
+
+    return make_url(given.url).render_as_string(hide_password=True)
+
+
 def serve(
     host: Annotated[
         str | None, typer.Option("--host", help="Address to listen on.")
@@ -93,7 +100,7 @@ def serve(
 
         def started() -> None:
             settle()
-            output.note(f"fuseplan: {address} (database {given.url})")
+            output.note(f"fuseplan: {address} (database {location(given)})")
 
         application = Remembering(create_app(given), started)
         config = uvicorn.Config(
@@ -206,7 +213,7 @@ def worker(
     os.nice(given.worker_niceness)
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
-    output.note(f"fuseplan: tuning on {given.device} (database {given.url})")
+    output.note(f"fuseplan: tuning on {given.device} (database {location(given)})")
     run_worker(given, lambda: _wait(told))
 
 
@@ -227,9 +234,9 @@ def upgrade(
         given.url, busy_timeout_seconds=given.busy_timeout_seconds
     )
     if as_json:
-        output.emit({"database": given.url, "revision": revision})
+        output.emit({"database": location(given), "revision": revision})
     else:
-        output.line(f"{given.url} is at revision {revision}")
+        output.line(f"{location(given)} is at revision {revision}")
 
 
 def gc(
@@ -268,11 +275,11 @@ def verify(
     with _opened(given) as database, database.read() as session:
         found = list(retention.faults(session))
     if found:
-        raise StoreDamaged(given.url, found)
+        raise StoreDamaged(location(given), found)
     if as_json:
-        output.emit({"database": given.url, "faults": []})
+        output.emit({"database": location(given), "faults": []})
     else:
-        output.line(f"{given.url}: every plan is whole")
+        output.line(f"{location(given)}: every plan is whole")
 
 
 def backup(
@@ -292,7 +299,7 @@ def backup(
     inputs.require_place(path, "FILE")
     size = backups.copy(given.url, path)
     if as_json:
-        output.emit({"database": given.url, "file": str(path), "bytes": size})
+        output.emit({"database": location(given), "file": str(path), "bytes": size})
     else:
         output.line(f"{path}: {size} bytes")
 
