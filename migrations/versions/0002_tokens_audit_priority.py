@@ -53,8 +53,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    with op.batch_alter_table("jobs", schema=None) as batch_op:
-        batch_op.drop_column("request_id")
-        batch_op.drop_column("priority")
+    # A batch would make the table anew, and events refer to its rows.
+    op.drop_column("jobs", "request_id")
+    op.drop_column("jobs", "priority")
     op.drop_table("idempotency_keys")
     op.drop_table("audit_events")

@@ -89,6 +89,25 @@ def undo(database: Database) -> None:
     assert not left & set(METADATA.tables)
 
 
+def test_a_used_database_goes_down_and_up_again(tmp_path: Path) -> None:
+    """Jobs with events keep both on the way down, revision by revision, and back."""
+    url = stored("0005", tmp_path)
+    upgrade(url)
+    database = connect(url)
+    config = configuration()
+    counted = text("SELECT (SELECT count(*) FROM jobs), count(*) FROM job_events")
+    for name in ("0004", "0003", "0002", "0001", newest_revision()):
+        go = command.upgrade if name == newest_revision() else command.downgrade
+        with database.writer.begin() as connection:
+            config.attributes["connection"] = connection
+            go(config, name)
+        with database.read() as session:
+            assert tuple(session.execute(counted).one()) == (1, 4), name
+    check_upgrade(url)
+    undo(database)
+    database.close()
+
+
 REVISIONS = sorted(path.stem for path in STORED.glob("*.sql"))
 
 
