@@ -111,16 +111,19 @@ def open_resolver(
 ) -> tuple[Resolver, Any]:
     """Everything that a build may ask, and how to close it."""
     from service.builds import Folder, LockFile, Resolver
-    from service.client import Client
+    from service.client import Client, ClientError
 
     remote = None
-    if given.server and not given.offline:
-        remote = Client(
-            given.server,
-            token=given.token.get_secret_value(),
-            lookup_budget_seconds=given.build_seconds,
-        )
     opened, troubles = _opened(paths, given)
+    if given.server and not given.offline:
+        try:
+            remote = Client(
+                given.server,
+                token=given.token.get_secret_value(),
+                lookup_budget_seconds=given.build_seconds,
+            )
+        except ClientError as error:
+            troubles.append(str(error))
     resolver = Resolver(
         lock=None if lock_path is None else LockFile.read(lock_path),
         folder=Folder(given.cache_folder),

@@ -22,6 +22,9 @@ from service.client.values import (
 
 T = TypeVar("T")
 
+UNSENT: Final = (httpx.HTTPError, httpx.InvalidURL, UnicodeError, OverflowError)
+"""What an exchange may fail with; the last two are names and ports that cannot be."""
+
 _SUCCESS: Final = range(200, 300)
 _NOT_FOUND: Final = 404
 
@@ -57,7 +60,7 @@ def checked(response: httpx.Response) -> Json:
     raise Refused(where, response.status_code, document)
 
 
-def unavailable(where: str, error: httpx.HTTPError) -> ServiceUnavailable:
+def unavailable(where: str, error: Exception) -> ServiceUnavailable:
     """What a failed exchange is to the caller."""
     return ServiceUnavailable(
         where, in_words(error), hint="is `fuseplan serve` running there?"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 
 from service.client import answers, requests
-from service.client.answers import checked, is_success, unavailable
+from service.client.answers import UNSENT, checked, is_success, unavailable
 from service.client.budget import (
     FAILURES,
     LEFT_OUT,
@@ -53,11 +53,14 @@ class AsyncClient:
     ) -> None:
         self.address = address.rstrip("/")
         self._budget = Budget(lookup_budget_seconds, clock)
-        self._http = httpx.AsyncClient(
-            base_url=self.address,
-            headers=requests.bearer(token),
-            timeout=timeout_seconds,
-        )
+        try:
+            self._http = httpx.AsyncClient(
+                base_url=self.address,
+                headers=requests.bearer(token),
+                timeout=timeout_seconds,
+            )
+        except UNSENT as error:
+            raise unavailable(self.address, error) from error
 
     @property
     def counts(self) -> Counts:
@@ -109,7 +112,7 @@ class AsyncClient:
                     event = draft.take(line)
                     if event is not None:
                         yield event
-        except httpx.HTTPError as error:
+        except UNSENT as error:
             raise unavailable(self.address + asked["url"], error) from error
 
     async def lookup(
@@ -177,5 +180,5 @@ class AsyncClient:
     async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
             return await self._http.request(method, path, **request)
-        except httpx.HTTPError as error:
+        except UNSENT as error:
             raise unavailable(self.address + path, error) from error

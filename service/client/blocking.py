@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 
 from service.client import answers, requests
-from service.client.answers import checked, is_success, unavailable
+from service.client.answers import UNSENT, checked, is_success, unavailable
 from service.client.budget import (
     FAILURES,
     LEFT_OUT,
@@ -43,6 +43,9 @@ class Client:
         timeout_seconds: for everything but lookups and streams.
         lookup_budget_seconds: what all lookups together may take.
         clock: seconds that only grow.
+
+    Raises:
+        ServiceUnavailable: the address or the token cannot be one.
     """
 
     def __init__(
@@ -56,11 +59,14 @@ class Client:
     ) -> None:
         self.address = address.rstrip("/")
         self._budget = Budget(lookup_budget_seconds, clock)
-        self._http = httpx.Client(
-            base_url=self.address,
-            headers=requests.bearer(token),
-            timeout=timeout_seconds,
-        )
+        try:
+            self._http = httpx.Client(
+                base_url=self.address,
+                headers=requests.bearer(token),
+                timeout=timeout_seconds,
+            )
+        except UNSENT as error:
+            raise unavailable(self.address, error) from error
 
     @property
     def counts(self) -> Counts:
@@ -119,7 +125,7 @@ class Client:
                     answer.read()
                     checked(answer)
                 yield from answers.parse_events(answer.iter_lines())
-        except httpx.HTTPError as error:
+        except UNSENT as error:
             raise unavailable(self.address + asked["url"], error) from error
 
     def lookup(self, key: str, *, evidence: Evidence = "analytic") -> StoredPlan | Miss:
@@ -204,5 +210,5 @@ class Client:
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
             return self._http.request(method, path, **request)
-        except httpx.HTTPError as error:
+        except UNSENT as error:
             raise unavailable(self.address + path, error) from error

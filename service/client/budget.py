@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-import httpx
-
-from service.client.answers import in_words
+from service.client.answers import UNSENT, in_words
 from service.client.values import ClientError, Miss
 
 T = TypeVar("T")
@@ -22,7 +20,7 @@ SPENT: Final = Miss(reason="error", error="the time budget is spent")
 
 LEFT_OUT: Final = Miss(reason="error", error="the answer leaves this key out")
 
-FAILURES: Final = (httpx.HTTPError, ClientError, TimeoutError)
+FAILURES: Final = (*UNSENT, ClientError, TimeoutError)
 """What a lookup may meet, and never raises."""
 
 

@@ -148,6 +148,31 @@ def test_a_dead_service_fails_open() -> None:
             client.submit(Submit(model=MODEL))
 
 
+def test_what_is_no_address_fails_open() -> None:
+    """Keys and addresses that cannot be asked for: lookups miss, all else is told."""
+
+    async def ask(address: str) -> list[object]:
+        async with AsyncClient(address) as client:
+            return [await client.lookup("abc\n"), await client.blob("abc\n")]
+
+    def told(address: str) -> list[object]:
+        with Client(address) as client:
+            with pytest.raises(ServiceUnavailable):
+                client.get("/abc\n")
+            found = [client.lookup("abc\n"), client.blob("abc\n")]
+            assert client.counts.errors == 1
+            (many,) = client.lookup_many(["abc"]).values()
+            return [*found, many]
+
+    for address in (DEAD, f"http://{'a' * 64}.example", "http://127.0.0.1:65536"):
+        for one in told(address) + asyncio.run(ask(address)):
+            assert isinstance(one, Miss), address
+            assert (one.reason, bool(one.error)) == ("error", True), address
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ServiceUnavailable, match="port"):
+            kind("http://plans:port")
+
+
 def test_a_silent_service_costs_one_budget() -> None:
     """All lookups together wait as long as the budget, then no longer at all."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:

@@ -60,6 +60,18 @@ def test_a_build_without_a_cache_plans_for_itself(
     assert "give a --bundle or a --server" in strict.err
 
 
+@pytest.mark.parametrize("address", ["http://plans:port", "http://[", "plans"])
+def test_what_is_no_address_fails_no_build(
+    fuseplan: Fuseplan, model: Path, home: Path, address: str
+) -> None:
+    """A wrong server is an error of the cache: told in the line, and the build ends."""
+    place = home / "plan.json"
+    ended = fuseplan("fetch", model, "-t", "sm_90", "-o", place, "--server", address)
+    assert ended.code == 0, ended.err
+    assert json.loads(place.read_text())["source"] == "analytic"
+    assert "1 errors" in ended.err
+
+
 def test_a_damaged_bundle_fails_no_build(
     fuseplan: Fuseplan, model: Path, home: Path
 ) -> None:
