@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -193,13 +195,36 @@ class Client:
             left = self._budget.left(deadline)
             if left <= 0:
                 raise TimeoutError
-            given = {"method": "GET", **asked}
-            with self._http.stream(timeout=left, **given) as answer:
-                parts = []
-                for part in answer.iter_raw():
-                    if self._budget.left(deadline) <= 0:
-                        raise TimeoutError
-                    parts.append(part)
+            coming: Future[httpx.Response] = Future()
+            given = (coming, asked, deadline)
+            threading.Thread(target=self._exchange, args=given, daemon=True).start()
+            return coming.result(timeout=left)
+
+    def _exchange(
+        self,
+        coming: Future[httpx.Response],
+        asked: Mapping[str, Any],
+        deadline: float,
+    ) -> None:
+        """Give an answer, or what became of it, to the one who waits for it.
+
+        In a thread of its own: httpx and the look-up of names have time limits for
+        single steps at most, so that only the one who waits can end the whole.
+        """
+        try:
+            coming.set_result(self._whole(asked, deadline))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            coming.set_exception(error)
+
+    def _whole(self, asked: Mapping[str, Any], deadline: float) -> httpx.Response:
+        given = {"method": "GET", **asked}
+        parts = []
+        left = self._budget.left(deadline)
+        with self._http.stream(timeout=left, **given) as answer:
+            for part in answer.iter_raw():
+                if self._budget.left(deadline) <= 0:
+                    raise TimeoutError
+                parts.append(part)
         return httpx.Response(
             answer.status_code,
             headers=answer.headers,
