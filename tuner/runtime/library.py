@@ -174,12 +174,14 @@ def _open(
     model: bytes,
     by_address: Mapping[str, tuple[Array, TensorType]],
     options: SessionOptions,
+    *,
+    apart: bool = False,
 ) -> Session:
     runtime = _runtime()
     settings = runtime.SessionOptions()
     settings.log_severity_level = _ERROR
     settings.add_session_config_entry(*_EXACT)
-    _give_threads(runtime, settings, options)
+    _give_threads(runtime, settings, options, apart=apart)
     values = {
         name: _ort_value(runtime, array, kind)
         for name, (array, kind) in by_address.items()
@@ -193,9 +195,11 @@ def _open(
     return Session(session=session, kept=(by_address, values))
 
 
-def _give_threads(runtime: Any, settings: Any, options: SessionOptions) -> None:
+def _give_threads(
+    runtime: Any, settings: Any, options: SessionOptions, *, apart: bool
+) -> None:
     """The shared pool where there is one, else threads of the session's own."""
-    if not _shared_pool.serves(runtime, options):
+    if not _shared_pool.serves(runtime, options, apart=apart):
         settings.intra_op_num_threads = options.threads
         spinning = "1" if options.spinning else "0"
         settings.add_session_config_entry("session.intra_op.allow_spinning", spinning)
@@ -206,9 +210,11 @@ def _give_threads(runtime: Any, settings: Any, options: SessionOptions) -> None:
 
 
 class _SharedPool:
-    """The pool of this process, made for the first session that does not spin.
+    """The pool of this process, made for the first session that may share threads.
 
-    ONNX Runtime refuses sessions with threads of their own from then on.
+    Sessions whose threads stay awake share it too, or each would have a pool that
+    keeps all processors busy. ONNX Runtime refuses sessions with threads of their own
+    from then on.
     """
 
     def __init__(self) -> None:
@@ -216,10 +222,16 @@ class _SharedPool:
         self.is_allowed = False
         self._is_made = False
 
-    def serves(self, runtime: Any, options: SessionOptions) -> bool:
-        """Whether a session takes its threads from the pool."""
+    def serves(self, runtime: Any, options: SessionOptions, *, apart: bool) -> bool:
+        """Whether a session takes its threads from the pool.
+
+        Args:
+            runtime: the library.
+            options: how many threads the pool has, if it is made now.
+            apart: whether the session has threads of its own while no pool is made.
+        """
         with self._lock:
-            if self.is_allowed and not self._is_made and not options.spinning:
+            if self.is_allowed and not self._is_made and not apart:
                 runtime.set_global_thread_pool_sizes(options.threads, 1)
                 self._is_made = True
             return self._is_made
@@ -307,7 +319,8 @@ class ReferenceModel:
             model: a serialised ONNX model with its dimensions bound.
             weights: values of graph inputs that are weights in truth (light models);
                 they become initializers, so that the library may pack them.
-            options: threads; spinning only where the model is timed alone.
+            options: threads; spinning only where the model is timed alone. It then has
+                threads of its own, as its user would give it.
 
         Raises:
             KernelFailed: ONNX Runtime cannot run the model.
@@ -315,8 +328,9 @@ class ReferenceModel:
         proto = ModelProto()
         proto.ParseFromString(model)
         by_address = _promote(proto, weights or {})
+        given = options or SessionOptions()
         self._session = _open(
-            proto.SerializeToString(), by_address, options or SessionOptions()
+            proto.SerializeToString(), by_address, given, apart=given.spinning
         )
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:

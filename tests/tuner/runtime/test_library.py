@@ -355,7 +355,7 @@ def threads():
 
 if sys.argv[1] == "shared":
     share_threads()
-options = SessionOptions(threads=2)
+options = SessionOptions(threads=2, spinning=sys.argv[2] == "True")
 kept = [open_graph(matmul_add(), options=options)]
 before = threads()
 kept += [open_graph(matmul_add(), options=options) for _ in range(5)]
@@ -363,10 +363,15 @@ print(threads() - before)
 """
 
 
-@pytest.mark.parametrize(("mode", "more"), [("shared", 0), ("own", 5)])
-def test_sessions_share_threads_where_the_process_is_ours(mode: str, more: int) -> None:
-    """A plan of many library calls leaves no pool of threads for each of them."""
-    command = [sys.executable, "-c", _MANY_SESSIONS, mode]
+@pytest.mark.parametrize(
+    ("mode", "spinning", "more"),
+    [("shared", False, 0), ("shared", True, 0), ("own", False, 5)],
+)
+def test_sessions_share_threads_where_the_process_is_ours(
+    mode: str, more: int, *, spinning: bool
+) -> None:
+    """Many library calls leave no pool for each of them, even if threads stay awake."""
+    command = [sys.executable, "-c", _MANY_SESSIONS, mode, str(spinning)]
     root = Path(__file__).parents[3]
     told = subprocess.run(
         command, cwd=root, capture_output=True, text=True, check=True, timeout=60
@@ -377,12 +382,17 @@ def test_sessions_share_threads_where_the_process_is_ours(mode: str, more: int) 
 _SPINNING = """
 import sys
 from tests.tuner.runtime.graphs import matmul_add
-from tuner.runtime.library import SessionOptions, open_graph, share_threads
+from tuner.runtime.library import ReferenceModel, SessionOptions, open_graph
+from tuner.runtime.library import share_threads
+from tuner.runtime.onnx_writer import write_model
 
-if sys.argv[1] == "shared":
-    share_threads()
+share_threads() if sys.argv[1] != "own" else None
 options = SessionOptions(threads=2, spinning=sys.argv[2] == "True")
-kept = open_graph(matmul_add(), options=options)
+if sys.argv[1] == "reference":
+    model = write_model(matmul_add(), {}).SerializeToString()
+    kept = ReferenceModel(model, options=options)._session
+else:
+    kept = open_graph(matmul_add(), options=options)
 settings = kept.session.get_session_options()
 for name in ("session.force_spinning_stop", "session.intra_op.allow_spinning"):
     try:
@@ -396,7 +406,9 @@ for name in ("session.force_spinning_stop", "session.intra_op.allow_spinning"):
     ("mode", "spinning", "told"),
     [
         ("shared", False, ["1", "unset"]),
-        ("shared", True, ["unset", "1"]),
+        ("shared", True, ["unset", "unset"]),
+        ("reference", False, ["1", "unset"]),
+        ("reference", True, ["unset", "1"]),
         ("own", False, ["unset", "0"]),
         ("own", True, ["unset", "1"]),
     ],
@@ -404,7 +416,10 @@ for name in ("session.force_spinning_stop", "session.intra_op.allow_spinning"):
 def test_threads_stay_awake_between_calls_only_where_asked(
     mode: str, told: list[str], *, spinning: bool
 ) -> None:
-    """The pool stops with each call; who computes alone has threads that stay awake."""
+    """The pool stops with each call, but for who computes alone.
+
+    The user's own model, timed alone, has threads of its own.
+    """
     command = [sys.executable, "-c", _SPINNING, mode, str(spinning)]
     root = Path(__file__).parents[3]
     done = subprocess.run(
