@@ -163,12 +163,15 @@ def _many(document: Json, response: httpx.Response) -> dict[str, Found | Miss]:
 
 
 def content(answer: httpx.Response) -> bytes | Miss:
-    """The bytes of a blob, or why there are none."""
-    if answer.status_code == _NOT_FOUND:
-        return Miss(reason="evicted")
-    if not is_success(answer):
-        return Miss(reason="error", error=f"HTTP {answer.status_code}")
-    return answer.content
+    """The bytes of a blob, or why there are none; errors as of `checked`."""
+    if is_success(answer):
+        return answer.content
+    try:
+        checked(answer)  # raises, for it is no success
+    except Refused as refusal:
+        if refusal.code != "blob-not-found":
+            raise
+    return Miss(reason="evicted")
 
 
 def parse_events(lines: Iterable[str]) -> Iterator[Event]:

@@ -108,6 +108,7 @@ def test_many_plans_are_looked_up_at_once(running: Running) -> None:
         assert told[keys[-1]] == Miss(reason="unknown")
         assert client.counts.summary == "fuseplan: 1 hits, 1000 misses, 0 errors"
         assert isinstance(client.blob(found.digest), bytes)
+        assert client.blob("0" * 64) == Miss(reason="evicted")
         measured = client.lookup_many([answer.plan_key], evidence="measured")
         assert measured == {answer.plan_key: Miss(reason="never_tuned")}
     assert asyncio.run(ask(keys)) == (
@@ -285,12 +286,15 @@ def test_strangers_break_no_build(what: str) -> None:
     async def ask(address: str) -> tuple[object, int]:
         async with AsyncClient(address) as client:
             found = await client.lookup("0" * 64)
+            blobs.append(await client.blob("0" * 64))
             with pytest.raises((ServiceUnavailable, Refused)):
                 await client.job("1")
             return found, client.counts.errors
 
+    blobs: list[bytes | Miss] = []
     with saying(STRANGE[what]) as address:
         with Client(address) as client:
+            blobs.append(client.blob("0" * 64))
             found, errors = client.lookup("0" * 64), client.counts.errors
             (many,) = client.lookup_many(["0" * 64]).values()
             assert isinstance(many, Miss)
@@ -302,6 +306,12 @@ def test_strangers_break_no_build(what: str) -> None:
         assert isinstance(one, Miss)
         assert (one.reason, counted) == ("error", 1)
         assert one.error
+    for blob in blobs:
+        if isinstance(blob, Miss):
+            assert blob.reason == "error"
+            assert blob.error
+        else:  # whether bytes are those of the digest, a build looks for itself
+            assert STRANGE[what].startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 def test_an_answer_of_another_version_is_told() -> None:
