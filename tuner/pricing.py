@@ -336,10 +336,11 @@ def price(
 def _preferred(whole: Priced, split: Sequence[Priced]) -> Priced:
     """The fastest; of about equally fast numbers of parts the greatest.
 
-    Each part is added up by itself, so sums of more parts err less.
+    Each part is added up by itself, so sums of more parts err less. None that takes
+    longer than one launch is among them.
     """
     best = min([whole, *split], key=lambda each: each.estimate.seconds)
-    near = ALIKE * best.estimate.seconds
+    near = min(ALIKE * best.estimate.seconds, whole.estimate.seconds)
     alike = [each for each in split if each.estimate.seconds <= near]
     if not is_split(best.schedule):
         return best
@@ -369,21 +370,21 @@ def launches_in_words(
     """
     nest = lower(small)
     if is_split(schedule):
-        other = default_schedule(nest, device)
+        others = (default_schedule(nest, device),)
         count = schedule[PARTS]
         word = f"two, rows in {count} parts: one"
     elif not may_split(device, options):
         return "one: scratch memory would be traffic, or go past the cap of memory"
     else:
-        fault, cut = split_fault(nest, device), split_default(nest, device)
-        if fault or not cut:
+        fault, others = split_fault(nest, device), split_default(nest, device)
+        if fault or not others:
             return f"one: {fault or 'no number of parts is legal'}"
-        other, word = cut[0], "one: two"
-    theirs, ours = (
+        word = "one: two"
+    ours, *theirs = (
         predict_nest(nest, each, device, options).estimate.seconds
-        for each in (other, schedule)
+        for each in (schedule, *others)
     )
-    return f"{word} would cost {1e6 * (theirs - ours):+.2f} µs"
+    return f"{word} would cost {1e6 * (min(theirs) - ours):+.2f} µs"
 
 
 def predict_nest(

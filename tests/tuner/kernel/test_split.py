@@ -39,6 +39,7 @@ from tuner.runtime import nvrtc
 if TYPE_CHECKING:
     from cost_model.device import Device
     from tuner.ir.graph import Graph
+    from tuner.kernel.nest import LoopNest
     from tuner.plan import Schedule
     from tuner.runtime.opencl import OpenCLBackend
 
@@ -305,6 +306,40 @@ def test_a_kernel_says_how_often_it_is_launched_and_why(
     found = price(graph, Family.REDUCTION, device, Options())
     assert found is not None
     assert word in launches_in_words(graph, found.schedule, device, Options())
+
+
+@pytest.mark.parametrize(
+    ("device", "shape"), [("a100-80", (8, 131_072)), ("sm_120", (4, 200_000))]
+)
+def test_no_number_of_parts_is_dearer_than_one_launch(
+    device: str, shape: tuple[int, int]
+) -> None:
+    """Not even where more parts take hardly longer than the fastest number of them."""
+    graph, target = reduced("reduce_sum", shape, (1,), DType.F32), find(device)
+    nest = lower(graph)
+    plain = _seconds(nest, default(nest, target), target)
+    cuts = [_seconds(nest, each, target) for each in split_default(nest, target)]
+    assert min(cuts) < plain < max(cuts) < 1.01 * min(cuts)
+    found = price(graph, Family.REDUCTION, target, Options())
+    assert found is not None
+    assert is_split(found.schedule)
+    assert found.estimate.seconds <= plain
+
+
+def test_one_launch_is_compared_with_the_cheapest_number_of_parts() -> None:
+    """What two launches would cost is what the best two would."""
+    graph = reduced("reduce_sum", (16, 80_000), (1,), DType.F32)
+    nest = lower(graph)
+    plain = default(nest, H100)
+    cuts = [_seconds(nest, each, H100) for each in split_default(nest, H100)]
+    more = 1e6 * (min(cuts) - _seconds(nest, plain, H100))
+    assert min(cuts) < cuts[0]
+    told = launches_in_words(graph, plain, H100, Options())
+    assert told == f"one: two would cost {more:+.2f} µs"
+
+
+def _seconds(nest: LoopNest, schedule: Schedule, device: Device) -> float:
+    return predict_nest(nest, schedule, device, Options()).estimate.seconds
 
 
 def test_launches_agree_on_their_scratch_memory() -> None:
