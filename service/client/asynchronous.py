@@ -52,6 +52,7 @@ class AsyncClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = address.rstrip("/")
+        self._timeout_seconds = timeout_seconds
         self._budget = Budget(lookup_budget_seconds, clock)
         try:
             self._http = httpx.AsyncClient(
@@ -84,8 +85,8 @@ class AsyncClient:
 
     async def submit(self, asked: Submit) -> Submission:
         """Hand a model in; the answer holds the best plan so far."""
-        answer = await self._send("POST", "/v1/plans", **asked.request())
-        return answers.submission(answer)
+        request = requests.submit(asked, self._timeout_seconds)
+        return answers.submission(await self._send("POST", "/v1/plans", **request))
 
     async def job(self, job: str) -> Job:
         """A job as it is now."""

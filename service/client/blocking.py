@@ -60,6 +60,7 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = address.rstrip("/")
+        self._timeout_seconds = timeout_seconds
         self._budget = Budget(lookup_budget_seconds, clock)
         try:
             self._http = httpx.Client(
@@ -96,7 +97,8 @@ class Client:
         Raises:
             Refused, ServiceUnavailable: see the classes.
         """
-        return answers.submission(self._send("POST", "/v1/plans", **asked.request()))
+        request = requests.submit(asked, self._timeout_seconds)
+        return answers.submission(self._send("POST", "/v1/plans", **request))
 
     def job(self, job: str) -> Job:
         """A job as it is now."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import httpx
 
-from service.client.values import Evidence
+from service.client.values import Evidence, Submit
 
 ZSTD: Final[Mapping[str, str]] = {"Content-Type": "application/zstd"}
 MOST_KEYS: Final = 1000
@@ -19,6 +20,12 @@ STREAM: Final = httpx.Timeout(10.0, read=None)
 def bearer(token: str) -> dict[str, str]:
     """The header that shows a token; none without one."""
     return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def submit(asked: Submit, timeout_seconds: float) -> dict[str, Any]:
+    """Hand a model in; an answer that is held back is waited for that much longer."""
+    longest = timeout_seconds + math.ceil(asked.wait_seconds or 0)
+    return {**asked.request(), "timeout": longest}
 
 
 def plan(key: str, evidence: Evidence) -> dict[str, Any]:

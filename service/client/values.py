@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -169,7 +170,8 @@ class Submit:
         }
         asked = {name: value for name, value in given.items() if value is not None}
         wait = self.wait_seconds
-        headers = {} if wait is None else {"Prefer": f"wait={wait:g}"}
+        # The service reads whole seconds (RFC 7240).
+        headers = {} if wait is None else {"Prefer": f"wait={math.ceil(wait)}"}
         if self.repeat_key:
             headers["Idempotency-Key"] = self.repeat_key
         if self.model.lstrip()[:1] == b"{":

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pytest
 import uvicorn
 
+from service.api.plans import wait_seconds
 from service.app import create_app
 from service.client import (
     AsyncClient,
@@ -347,6 +348,24 @@ def test_a_dripping_answer_costs_one_budget(part: str) -> None:
         found += asyncio.run(ask(address))
         assert time.monotonic() - started < 5.0
     assert all(isinstance(one, Miss) and one.reason == "error" for one in found)
+
+
+def test_an_answer_that_is_held_back_is_waited_for() -> None:
+    """Part of a second is asked for as a whole one, and does not count as silence."""
+
+    async def ask(address: str) -> bool:
+        async with AsyncClient(address, timeout_seconds=0.3) as client:
+            return (await client.submit(asked)).cached
+
+    body = {"plan_key": "k", "digest": "d", "state": "succeeded", "plan": {}}
+    late = http(json.dumps({**body, "evidence": "analytic"}).encode())
+    asked = Submit(model=MODEL, wait_seconds=0.2)
+    assert asked.request()["headers"]["Prefer"] == "wait=1"
+    assert wait_seconds("wait=1") == 1
+    with saying(b"", late, pause_seconds=0.6) as address:
+        with Client(address, timeout_seconds=0.3) as client:
+            assert not client.submit(asked).cached
+        assert not asyncio.run(ask(address))
 
 
 def test_events_of_an_unknown_job_are_refused(running: Running) -> None:
