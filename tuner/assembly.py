@@ -100,6 +100,9 @@ def bound_to(source: Source, names: Mapping[str, str], kernel: str) -> Source:
         source: with arguments named as in the kernel's own graph.
         names: tensor of the plan's graph by the kernel's own name.
         kernel: which kernel of the plan it is: its scratch memory is no other's.
+
+    Raises:
+        InternalError: an argument is neither in `names` nor scratch memory.
     """
     arguments = tuple(
         replace(a, tensor=_plan_name(a.tensor, names, kernel)) for a in source.arguments
@@ -109,7 +112,11 @@ def bound_to(source: Source, names: Mapping[str, str], kernel: str) -> Source:
 
 
 def _plan_name(tensor: str, names: Mapping[str, str], kernel: str) -> str:
-    return f"{kernel}{tensor}" if is_scratch(tensor) else names.get(tensor, tensor)
+    if is_scratch(tensor):
+        return f"{kernel}{tensor}"
+    if tensor not in names:
+        raise InternalError(kernel, f"no tensor of the plan is {tensor} of its text")
+    return names[tensor]
 
 
 _MadeKey = tuple[str, Schedule | None]

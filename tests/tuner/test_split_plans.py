@@ -11,6 +11,8 @@ import pytest
 
 from tests.tuner.frontend.models import model, node, value
 from tuner import document, execution, pipeline
+from tuner.assembly import bound_to, kernel_form, kernel_sources
+from tuner.errors import InternalError
 from tuner.execution import run_plan
 from tuner.fusion.memory import needed_bytes
 from tuner.kernel.split import is_split
@@ -121,6 +123,18 @@ def test_scratch_memory_lies_in_the_arena_and_overlaps_nothing_alive() -> None:
             spans = sorted((b.offset, b.offset + b.bytes) for b in alive)
             for (_, end), (start, _) in pairwise(spans):
                 assert end <= start
+
+
+def test_every_argument_is_scratch_memory_or_a_tensor_of_the_plan() -> None:
+    """One that is neither is a fault of ours, and passes for no tensor of the plan."""
+    plan = planned("3000000", "sm_90")
+    (kernel,) = split(plan)
+    form = kernel_form(plan.graph, kernel.region, kernel.family)
+    (source, *_) = kernel_sources(form, kernel.schedule)
+    assert bound_to(source, form.names, kernel.name) == kernel.sources[0]
+    names = {n: there for n, there in form.names.items() if n not in form.graph.outputs}
+    with pytest.raises(InternalError, match="no tensor of the plan"):
+        bound_to(source, names, kernel.name)
 
 
 def test_a_cap_of_memory_is_kept() -> None:
