@@ -86,7 +86,7 @@ def _made(make: Callable[[Json, httpx.Response], T], response: httpx.Response) -
     document = checked(response)
     try:
         return make(document, response)
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ServiceUnavailable(
             str(response.url),
             f"the answer is not as this client reads it: {error!r}",
@@ -178,6 +178,9 @@ def parse_events(lines: Iterable[str]) -> Iterator[Event]:
     """Events from the lines of a stream, by the HTML standard's rules.
 
     Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
+
+    Raises:
+        ServiceUnavailable: the data of an event is no JSON.
     """
     draft = Draft()
     for line in lines:
@@ -216,5 +219,12 @@ class Draft:
         self._data, self._kind = [], ""
         if not text:
             return None
-        data = json.loads(text)
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ServiceUnavailable(
+                f"event {self._id or kind}",
+                f"its data is no JSON: {in_words(error)}",
+                hint="is it Fuseplan?",
+            ) from error
         return Event(id=self._id, kind=kind, data=data)

@@ -157,7 +157,11 @@ class Submit:
     repeat_key: str = ""
 
     def request(self) -> dict[str, Any]:
-        """The request, as httpx takes it."""
+        """The request, as httpx takes it.
+
+        Raises:
+            Refused: the model begins like graph JSON, and is none.
+        """
         given = {
             "target": self.target,
             "mode": self.mode,
@@ -175,11 +179,24 @@ class Submit:
         if self.repeat_key:
             headers["Idempotency-Key"] = self.repeat_key
         if self.model.lstrip()[:1] == b"{":
-            document = {"graph": json.loads(self.model), **asked}
-            if self.options:
-                document["options"] = self.options
-            return {"json": document, "headers": headers}
+            headers["Content-Type"] = "application/json"
+            return {"content": self._document(asked), "headers": headers}
         if self.options:
             asked["options"] = json.dumps(self.options)
         headers["Content-Type"] = "application/octet-stream"
         return {"content": self.model, "params": asked, "headers": headers}
+
+    def _document(self, asked: Json) -> bytes:
+        """The body that holds a graph.
+
+        Raises:
+            Refused: it is no JSON, or holds what JSON has no word for.
+        """
+        try:
+            document = {"graph": json.loads(self.model), **asked}
+            if self.options:
+                document["options"] = self.options
+            return json.dumps(document, allow_nan=False).encode()
+        except (ValueError, RecursionError) as error:
+            told = {"code": "malformed-body", "detail": f"it is not JSON: {error}"}
+            raise Refused("model", 400, told) from error

@@ -368,6 +368,39 @@ def test_an_answer_that_is_held_back_is_waited_for() -> None:
         assert not asyncio.run(ask(address))
 
 
+@pytest.mark.parametrize(
+    "model",
+    [b"{", b'{"a": NaN}', b'{"a": 1e999}', b'{"a": "\xff"}', b'{"a":' + b"[" * 10**5],
+    ids=["cut", "NaN", "infinite", "no UTF-8", "too deep"],
+)
+def test_what_is_no_graph_is_refused(model: bytes) -> None:
+    """A model that is no JSON goes nowhere, and is told as the service would."""
+
+    async def ask() -> None:
+        async with AsyncClient(DEAD) as client:
+            await client.submit(Submit(model=model))
+
+    with Client(DEAD) as client, pytest.raises(Refused, match="not JSON") as refusal:
+        client.submit(Submit(model=model))
+    assert (refusal.value.code, refusal.value.status) == ("malformed-body", 400)
+    with pytest.raises(Refused, match="not JSON"):
+        asyncio.run(ask())
+
+
+def test_events_of_a_stranger_are_told() -> None:
+    """Data that is no JSON says that this is no service of ours."""
+
+    async def watch(address: str) -> list[Event]:
+        async with AsyncClient(address) as client:
+            return [event async for event in client.events("1")]
+
+    with saying(http(b"data: x\n\n", Content_Type="text/event-stream")) as address:
+        with Client(address) as client, pytest.raises(ServiceUnavailable, match="JSON"):
+            list(client.events("1"))
+        with pytest.raises(ServiceUnavailable, match="JSON"):
+            asyncio.run(watch(address))
+
+
 def test_events_of_an_unknown_job_are_refused(running: Running) -> None:
     """A stream that there is not is an error, not an empty one; a dead service too."""
 
@@ -396,8 +429,12 @@ def test_a_submission_says_all_that_the_service_reads() -> None:
         budget_seconds=3.0,
     )
     request = asked.request()
-    assert told.items() <= request["json"].items()
-    assert request["headers"] == {"Prefer": "wait=2", "Idempotency-Key": "again"}
+    assert told.items() <= json.loads(request["content"]).items()
+    assert request["headers"] == {
+        "Prefer": "wait=2",
+        "Idempotency-Key": "again",
+        "Content-Type": "application/json",
+    }
     onnx = Submit(model=b"\x08\x07", priority=5, options={"launch_mode": "graph"})
     assert onnx.request()["params"]["priority"] == 5
     assert json.loads(onnx.request()["params"]["options"]) == {"launch_mode": "graph"}
