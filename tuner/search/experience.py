@@ -124,7 +124,7 @@ class Experience:
     """Corrections by kind of kernel; of no kind, nothing is corrected.
 
     Attributes:
-        corrections: by `_kind` of the schedules, and by kind and regime.
+        corrections: by both `_names`: kind of the schedules, and regime with kind.
     """
 
     corrections: Mapping[str, Correction] = field(default_factory=dict)

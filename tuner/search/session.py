@@ -253,8 +253,9 @@ class TuningSession:
         return self._measurer.kernel(state, schedule, runner, timed=kind == "kernel")
 
     def _solved(self, kind: PriceKind, avoided: Collection[str]) -> Json:
-        """Solve; the wall-clock limit of the solver is why the answer is recorded.
+        """Solve; the answer is recorded with the seconds that it took.
 
+        A replay then solves nothing again, and counts the same against the budget.
         The first solve makes the plan that exists without tuning too: it is not
         charged to the budget.
         """
