@@ -44,6 +44,9 @@ _OVER: Final = frozenset(
     {"SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"}
 )
 
+_ACTIVE: Final = frozenset({"PENDING", "ENQUEUED", "DELAYED"})
+_UNDONE: Final = sorted((_OVER | {"PENDING", "ENQUEUED"}) - {"SUCCESS"})
+
 Step = Callable[[str, Callable[[], Any]], Any]
 """Runs a function once, by name: repeated after a crash, it gives the old result."""
 
@@ -226,12 +229,48 @@ class Engine:
             DBOS.resume_workflows([one.workflow_id], queue_name=one.queue_name)
         return tuple(one.workflow_id for one in lost)
 
+    def outdated(self) -> tuple[tuple[str, str], ...]:
+        """Jobs of older versions that came to no end, each with its version.
+
+        A job that was stopped to begin anew, by a worker that died then, is one too.
+        """
+        name, _, number = self._version.rpartition("v")
+        older = [f"{name}v{one}" for one in range(int(number))]
+        found = DBOS.list_workflows(
+            status=_UNDONE,
+            name=WORKFLOW,
+            app_version=older,
+            load_input=False,
+            load_output=False,
+        )
+        return tuple((one.workflow_id, str(one.app_version)) for one in found)
+
+    def begin_anew(self, job: str, queue: str) -> None:
+        """Queue an outdated job under this version, without the steps that it made.
+
+        Its steps are those of another workflow: it cannot go on with them. Nobody
+        may work on it, and one worker at a time may do this.
+        """
+        (found,) = DBOS.list_workflows(
+            workflow_ids=[job], load_input=False, load_output=False
+        )
+        if found.status in _ACTIVE:
+            DBOS.cancel_workflows([job])
+        DBOS.rewind_workflow(job, application_version=self._version, queue_name=queue)
+
     def given_up(self, jobs: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of these jobs that will never be run again."""
+        """Those of these jobs that will never be run again.
+
+        Jobs of other versions are not among them: their workers see to them, or they
+        begin anew.
+        """
         if not jobs:
             return ()
         found = DBOS.list_workflows(
-            workflow_ids=list(jobs), load_input=False, load_output=False
+            workflow_ids=list(jobs),
+            app_version=self._version,
+            load_input=False,
+            load_output=False,
         )
         return tuple(one.workflow_id for one in found if one.status in _OVER)
 

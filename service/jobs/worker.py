@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import threading
@@ -12,9 +13,9 @@ from typing import Final
 
 import structlog
 
-from service.errors import JobLost
+from service.errors import DeviceBusy, JobLost
 from service.errors.problems import problem_of
-from service.jobs.engine import TROUBLE, Engine
+from service.jobs.engine import TROUBLE, VERSION, Engine
 from service.jobs.locks import DeviceLock, NameLock
 from service.jobs.planning import Planner, queue_of, target_of
 from service.jobs.tuning import TuneWorkflow
@@ -60,6 +61,12 @@ class Worker:
         self.queue = queue_of(self._target)
         self._lock = DeviceLock(settings.data_folder / "locks", self.device)
         self._name_lock = NameLock(database.claim, self.name)
+        # One worker of a queue at a time, on this host and on all of them.
+        renewal = f"renewal {self.queue}"
+        self._renewal_locks = (
+            DeviceLock(settings.data_folder / "locks", renewal),
+            NameLock(database.claim, renewal),
+        )
         workflow = TuneWorkflow(
             database=database,
             planner=planner,
@@ -122,7 +129,11 @@ class Worker:
             host=self.host,
             target=self._target.id,
             queues=(self.queue,),
-            facts={"processor": platform.processor(), "system": platform.platform()},
+            facts={
+                "processor": platform.processor(),
+                "system": platform.platform(),
+                "workflow": VERSION,
+            },
             seen_at=self._clock(),
         )
 
@@ -147,10 +158,45 @@ class Worker:
         living = frozenset(beat.worker for beat in beats if beat.seen_at >= oldest)
         for job in self._engine.adopt(living):
             log.warning("job taken over from a dead worker", job=job)
+        self._renew(living)
         mine = tuple(job.id for job in running if job.request.queue == self.queue)
         for job in self._engine.given_up(mine):
             log.error("job given up", job=job)
             self._end_lost(job)
+
+    def _renew(self, living: frozenset[str]) -> None:
+        """Begin jobs of older versions anew that no living worker can take up."""
+        if not self._engine.outdated():
+            return
+        with contextlib.ExitStack() as held:
+            try:
+                for lock in self._renewal_locks:
+                    lock.acquire()
+                    held.callback(lock.release)
+            except DeviceBusy:
+                return
+            with self._database.read() as session:
+                offers = devices.offered(session)
+            others = [
+                one.facts.get("workflow")
+                for one in offers
+                if self.queue in one.queues
+                and f"{one.host}/{one.name}" in living - {self.name}
+            ]
+            for job, version in self._engine.outdated():
+                # Who does not say its version may be of any older one.
+                if version not in others and None not in others:
+                    self._renew_one(job, version)
+
+    def _renew_one(self, job: str, version: str) -> None:
+        with self._database.write() as session:
+            found = jobs.find(session, job)
+            if found is None or not found.active or found.request.queue != self.queue:
+                return
+            found = jobs.begin_anew(session, job, now=self._clock())
+        if found is not None and found.active:
+            self._engine.begin_anew(job, self.queue)
+            log.warning("job of an older version begins anew", job=job, was=version)
 
     def _end_lost(self, job: str) -> None:
         lost = JobLost(

@@ -315,6 +315,26 @@ def start(session: Session, id_: str, *, now: datetime) -> Job | None:
     return _job(row)
 
 
+def begin_anew(session: Session, id_: str, *, now: datetime) -> Job | None:
+    """Bring an active job back to its beginning: what it stored stays known.
+
+    A running one that was to be cancelled ends at once, since nobody runs it.
+
+    Returns:
+        The job, or None when nobody knows it.
+    """
+    row = _held(session, id_)
+    if row is None or row.state not in ACTIVE:
+        return None if row is None else _job(row)
+    if row.cancel_requested:
+        return finish(session, id_, "cancelled", now=now)
+    row.batches = 0
+    if row.state == "running":
+        row.state = "queued"
+        append(session, id_, (EventDraft(type="state", data=_state(row)),), now=now)
+    return _job(row)
+
+
 def advance(session: Session, id_: str, *, batch: int, progress: Progress) -> bool:
     """Record that a batch is stored; False when it was already.
 

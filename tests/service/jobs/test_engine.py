@@ -129,6 +129,29 @@ def test_each_version_takes_up_its_own_jobs(url: str, database: Database) -> Non
     assert ran == [(VERSION, "new-1"), ("plan-v0", "old-1"), ("plan-v0", "old-2")]
 
 
+def test_only_jobs_of_older_versions_begin_anew(url: str, database: Database) -> None:
+    """An older one forgets the steps it made; a newer one waits for its workers."""
+    ran: list[str] = []
+    ended = threading.Event()
+
+    def run(job: str, step: Step) -> str:
+        step("one", lambda: ran.append(job))
+        ended.set()
+        return "succeeded"
+
+    enqueue(database, "newer", version="plan-v99")
+    enqueue(database, "older", version="plan-v0")
+    engine = Engine(url=url, executor="h/null", queues=(counting.QUEUE,), run=run)
+    engine.start()
+    assert engine.outdated() == (("older", "plan-v0"),)
+    engine.begin_anew("older", counting.QUEUE)
+    assert ended.wait(20)
+    until(lambda: engine.given_up(("older",)) == ("older",))
+    assert engine.outdated() == ()
+    engine.stop(patience_seconds=5)
+    assert ran == ["older"]
+
+
 def test_a_job_whose_transaction_fails_is_never_run(
     url: str, database: Database
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,17 +14,20 @@ from sqlalchemy import text
 
 from service.app import make_worker, new_id, now
 from service.errors import DeviceBusy
-from service.jobs.engine import VERSION, JobQueue
+from service.jobs.engine import VERSION, Engine, JobQueue, Step
 from service.jobs.locks import DeviceLock
 from service.jobs.planning import Planner, Question
 from service.jobs.session import Tuning, open_tuning
 from service.jobs.submission import Ask, Submissions
 from service.jobs.worker import Worker
 from service.settings import Settings
-from service.store import Database, devices, heartbeats, jobs
+from service.store import Database, devices, events, heartbeats, jobs
 from service.store.devices import StoredDevice
+from service.store.heartbeats import Heartbeat
 from tests.service.api.models import graph_onnx
 from tuner.runtime.runner import Runner
+
+OLDER = "plan-v2"
 
 
 @pytest.fixture
@@ -125,6 +129,122 @@ def test_a_job_that_was_given_up_fails(
     assert ended.error is not None
     assert ended.error["code"] == "job-lost"
     assert queued(submissions) != job
+
+
+def leave_outdated(settings: Settings, submissions: Submissions) -> tuple[str, str]:
+    """Two jobs of an older version: one that its worker left, and one that waits."""
+    under_way, leave = threading.Event(), threading.Event()
+
+    def old(_job: str, step: Step) -> str:
+        step("prepare", under_way.set)
+        leave.wait(10)
+        step("measure", lambda: None)
+        return "succeeded"
+
+    engine = Engine(
+        url=settings.url,
+        executor="elsewhere/cpu",
+        queues=("tune.cpu",),
+        run=old,
+        version=OLDER,
+    )
+    begun = queued(submissions)
+    engine.start()
+    assert under_way.wait(20)
+    threading.Timer(0.2, leave.set).start()
+    engine.stop(patience_seconds=5)
+    wider = replace(ask().question, data=graph_onnx(width=64))
+    waiting = submissions.submit(replace(ask(), question=wider)).job
+    assert waiting is not None
+    return begun, waiting.id
+
+
+@pytest.fixture
+def older_submissions(
+    submissions: Submissions, database: Database
+) -> Iterator[Submissions]:
+    """The same, of a service before the upgrade."""
+    queue = JobQueue(database, version=OLDER)
+    submissions._queue = queue
+    yield submissions
+    queue.close()
+
+
+def test_jobs_of_an_older_version_begin_anew_after_an_upgrade(
+    settings: Settings, database: Database, older_submissions: Submissions
+) -> None:
+    """Each ends once, by the new workflow, and all that it measures is stored."""
+    begun, waiting = leave_outdated(settings, older_submissions)
+    with database.write() as session:
+        jobs.start(session, begun, now=now())
+        jobs.advance(session, begun, batch=1000, progress=jobs.Progress(trials=7))
+    worker = make_worker(settings, database)
+    worker.start()
+    for job in (begun, waiting):
+        ended = look_until_ended(worker, database, job)
+        assert ended.state in {"succeeded", "partial"}
+        assert 0 < ended.batches < 1000
+        with database.read() as session:
+            told = events.of_job(session, job)
+        assert [event.type for event in told].count("done") == 1
+        assert "trial" in {event.type for event in told}
+    worker.stop()
+
+
+def test_a_running_job_of_an_older_version_can_be_cancelled(
+    settings: Settings, database: Database, older_submissions: Submissions
+) -> None:
+    """Nobody runs it, so the new worker ends it, and its key is free again."""
+    begun, _ = leave_outdated(settings, older_submissions)
+    with database.write() as session:
+        jobs.start(session, begun, now=now())
+        jobs.request_cancel(session, begun, now=now())
+    worker = make_worker(settings, database)
+    worker.start()
+    assert look_until_ended(worker, database, begun).state == "cancelled"
+    worker.stop()
+    assert queued(older_submissions) != begun
+
+
+@pytest.mark.parametrize("facts", [{}, {"workflow": OLDER}])
+def test_a_living_worker_keeps_the_jobs_of_its_older_version(
+    settings: Settings,
+    database: Database,
+    older_submissions: Submissions,
+    facts: dict[str, str],
+) -> None:
+    """In an upgrade they are its own; one that says no version may be it."""
+    begun, waiting = leave_outdated(settings, older_submissions)
+    beat = Heartbeat(
+        worker="elsewhere/cpu",
+        host="elsewhere",
+        pid=1,
+        device="cpu",
+        queue="tune.cpu",
+        job=begun,
+        started_at=now(),
+        seen_at=now(),
+    )
+    offer = StoredDevice(
+        name="cpu",
+        host="elsewhere",
+        target="cpu",
+        queues=("tune.cpu",),
+        facts=facts,
+        seen_at=now(),
+    )
+    with database.write() as session:
+        devices.put(session, offer)
+        heartbeats.beat(session, beat)
+    worker = make_worker(settings, database)
+    worker.start()
+    worker._look_around()
+    assert {*worker._engine.outdated()} == {(begun, OLDER), (waiting, OLDER)}
+    with database.write() as session:
+        heartbeats.remove(session, beat.worker)
+    worker._look_around()
+    assert worker._engine.outdated() == ()
+    worker.stop()
 
 
 def test_a_worker_that_ends_in_order_leaves_no_heartbeat(
