@@ -14,10 +14,10 @@ from tuner.ir.custom import RuleSet
 from tuner.ir.graph import Graph, Region
 from tuner.ir.types import TensorType
 
-CODEGEN_REVISION: Final = 14
+CODEGEN_REVISION: Final = 15
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
-PRICE_REVISION: Final = 8
+PRICE_REVISION: Final = 9
 """Grows whenever the cost model counts or prices an unchanged kernel differently: a
 stored plan is the best one by the prices of its day."""
 

@@ -13,9 +13,10 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from tuner.ir.expr import Operand, parse
+from tuner.ir.expr import Operand, calls, parse
 from tuner.ir.inference import ints, whole
 from tuner.ir.ops import OPS, Pattern
+from tuner.kernel.bounds import Ranges
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.held import ACCUMULATED, HELD, identity, literal
 from tuner.kernel.index import (
@@ -204,18 +205,25 @@ class Body:
             return self.cast(numbers[0], held)
         first = node.inputs[1 if node.op == "where" else 0]
         operand = HELD[graph.types[first].dtype]
-        if node.op == "div" and is_smooth(graph, node):
-            factor = self._factor(numbers[0], numbers[1], operand)
+        if node.op == "div" and held.is_float:
+            is_free = self._is_exact(numbers[1]) or is_smooth(graph, node)
+            factor = self._factor(numbers[0], numbers[1], operand) if is_free else None
             if factor is not None:
                 return self.apply("a0 * a1", (numbers[0], factor), operand, held)
         return self.apply(OPS[node.op].expression, numbers, operand, held)
+
+    def _is_exact(self, below: int) -> bool:
+        """Whether a number has an exact reciprocal: the product is the quotient."""
+        what = self.values[below].what
+        return isinstance(what, Constant) and abs(math.frexp(what.value)[0]) == 0.5  # noqa: PLR2004
 
     def _factor(self, above: int, below: int, operand: DType) -> int | None:
         """The reciprocal of a number by which many elements are divided.
 
         That of a constant is known, that of a value of a row is taken once a row: a
         division takes as long as sixteen products, and the quotient differs in its last
-        bit at most. None where nothing is saved, or the reciprocal might not be normal.
+        bit at most. None where nothing is saved, or the reciprocal might be infinite or
+        have lost digits where the quotient has not.
         """
         what, reduced = self.values[below].what, self.frame.reduced
         if isinstance(what, Constant):
@@ -223,6 +231,14 @@ class Body:
             return self.constant(1 / what.value, operand) if is_safe else None
         is_once = not self.values[below].loops & reduced
         if not is_once or not self.values[above].loops & reduced:
+            return None
+        atoms = self.space.atoms[: self.space.loops]
+        length = math.prod(
+            atom.extent for loop, atom in enumerate(atoms) if reduced >> loop & 1
+        )
+        if not Ranges(self.values, self.reductions, length).has_normal_reciprocal(
+            below
+        ):
             return None
         return self.apply("reciprocal(a0)", (below,), operand, operand)
 
@@ -409,8 +425,14 @@ class Body:
 
 _LEAST_FACTOR: Final = 2.0**-126
 """Numbers between this and its reciprocal have a normal reciprocal in 32 bits."""
-_STEPS: Final = frozenset(("floor", "ceil", "rint", "sign", "fmod", "floor_mod"))
-"""Functions whose result may jump with the last bit of an operand."""
+_STEEP: Final = frozenset(
+    ("floor", "ceil", "rint", "sign", "fmod", "floor_mod", "log", "pow")
+)
+"""Functions whose result may jump with the last bit of an operand.
+
+A logarithm next to one, and a power of a high degree, have more digits wrong than
+their operand.
+"""
 
 
 def is_smooth(graph: Graph, node: Node) -> bool:
@@ -423,10 +445,34 @@ def is_smooth(graph: Graph, node: Node) -> bool:
             continue
         if any(not graph.types[name].dtype.is_float for name in other.outputs):
             return False
-        if any(name in OPS[other.op].expression for name in _STEPS):
+        if _is_steep(graph, other, reached):
             return False
         reached.update(other.outputs)
     return True
+
+
+def _is_steep(graph: Graph, node: Node, reached: set[str]) -> bool:
+    """Whether a node's result may jump with the last bit of what was reached.
+
+    That of a quotient does next to a divisor of zero. A sigmoid's divisor is above one,
+    and a sum of powers is as exact as its terms.
+    """
+    if node.op == "reciprocal":
+        return True
+    if node.op == "div" and node.inputs[1] in reached:
+        return not _is_sum_of_powers(graph, node.inputs[1])
+    text = OPS[node.op].expression
+    return bool(text) and not _STEEP.isdisjoint(
+        call.function for call in calls(parse(text))
+    )
+
+
+def _is_sum_of_powers(graph: Graph, tensor: str) -> bool:
+    total = graph.producers.get(tensor)
+    if total is None or total.op != "reduce_sum":
+        return False
+    power = graph.producers.get(total.inputs[0])
+    return power is not None and power.op == "exp"
 
 
 def _joined_mask(masks: Sequence[int], index: Index) -> int:

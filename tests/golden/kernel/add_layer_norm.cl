@@ -35,7 +35,7 @@ __kernel void fused(__global const float* restrict in0, __global const float* re
     for (int turn = 0; turn < 8; turn++) {
         const int q = part * 8 + team + turn * 1;
         float k2[48];
-        float k7[48];
+        float k6[48];
         float a0 = 0.0f;
         #pragma unroll 48
         for (int item = 0; item < 48; item++) {
@@ -49,33 +49,33 @@ __kernel void fused(__global const float* restrict in0, __global const float* re
         }
         a0 = lanes_reduce_sum_f32(a0, lane, team, shared_f32);
         const float v3 = a0;
-        const float v6 = v3 * 0.0013020834f;
+        const float v5 = v3 / 768.0f;
         float a1 = 0.0f;
         #pragma unroll 48
         for (int item = 0; item < 48; item++) {
             const int p = lane + item * 16;
             const float v2 = k2[item];
-            const float v7 = v2 - v6;
-            const float v8 = v7 * v7;
-            a1 = v8 + a1;
-            k7[item] = v7;
+            const float v6 = v2 - v5;
+            const float v7 = v6 * v6;
+            a1 = v7 + a1;
+            k6[item] = v6;
         }
         a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
-        const float v9 = a1;
-        const float v10 = v9 * 0.0013020834f;
-        const float v12 = v10 + 1e-05f;
-        const float v13 = sqrt(v12);
-        const float v14 = 1 / v13;
+        const float v8 = a1;
+        const float v9 = v8 / 768.0f;
+        const float v11 = v9 + 1e-05f;
+        const float v12 = sqrt(v11);
+        const float v13 = 1 / v12;
         #pragma unroll 48
         for (int item = 0; item < 48; item++) {
             const int p = lane + item * 16;
-            const float v7 = k7[item];
-            const float v15 = v7 * v14;
-            const float v16 = in2[p];
-            const float v17 = v15 * v16;
-            const float v18 = in3[p];
-            const float v19 = v17 + v18;
-            out1[q * 768 + p] = v19;
+            const float v6 = k6[item];
+            const float v14 = v6 * v13;
+            const float v15 = in2[p];
+            const float v16 = v14 * v15;
+            const float v17 = in3[p];
+            const float v18 = v16 + v17;
+            out1[q * 768 + p] = v18;
         }
     }
 }

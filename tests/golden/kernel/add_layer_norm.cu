@@ -26,7 +26,7 @@ fused(const float* __restrict__ in0, const float* __restrict__ in1, const float*
     const int part = block;
     const int q = part * 2 + team;
     float k2[12];
-    float k7[12];
+    float k6[12];
     float a0 = 0.0f;
     #pragma unroll 3
     for (int item = 0; item < 3; item++) {
@@ -57,7 +57,7 @@ fused(const float* __restrict__ in0, const float* __restrict__ in1, const float*
     }
     a0 = lanes_reduce_sum_f32(a0, lane, team, shared_f32);
     const float v3 = a0;
-    const float v6 = v3 * 0.0013020834f;
+    const float v5 = v3 / 768.0f;
     float a1 = 0.0f;
     #pragma unroll 3
     for (int item = 0; item < 3; item++) {
@@ -66,58 +66,58 @@ fused(const float* __restrict__ in0, const float* __restrict__ in1, const float*
         const float v2_1 = k2[item * 4 + 1];
         const float v2_2 = k2[item * 4 + 2];
         const float v2_3 = k2[item * 4 + 3];
-        const float v7_0 = v2_0 - v6;
-        const float v7_1 = v2_1 - v6;
-        const float v7_2 = v2_2 - v6;
-        const float v7_3 = v2_3 - v6;
-        const float v8_0 = v7_0 * v7_0;
-        const float v8_1 = v7_1 * v7_1;
-        const float v8_2 = v7_2 * v7_2;
-        const float v8_3 = v7_3 * v7_3;
-        a1 = v8_0 + a1;
-        a1 = v8_1 + a1;
-        a1 = v8_2 + a1;
-        a1 = v8_3 + a1;
-        k7[item * 4 + 0] = v7_0;
-        k7[item * 4 + 1] = v7_1;
-        k7[item * 4 + 2] = v7_2;
-        k7[item * 4 + 3] = v7_3;
+        const float v6_0 = v2_0 - v5;
+        const float v6_1 = v2_1 - v5;
+        const float v6_2 = v2_2 - v5;
+        const float v6_3 = v2_3 - v5;
+        const float v7_0 = v6_0 * v6_0;
+        const float v7_1 = v6_1 * v6_1;
+        const float v7_2 = v6_2 * v6_2;
+        const float v7_3 = v6_3 * v6_3;
+        a1 = v7_0 + a1;
+        a1 = v7_1 + a1;
+        a1 = v7_2 + a1;
+        a1 = v7_3 + a1;
+        k6[item * 4 + 0] = v6_0;
+        k6[item * 4 + 1] = v6_1;
+        k6[item * 4 + 2] = v6_2;
+        k6[item * 4 + 3] = v6_3;
     }
     a1 = lanes_reduce_sum_f32(a1, lane, team, shared_f32);
-    const float v9 = a1;
-    const float v10 = v9 * 0.0013020834f;
-    const float v12 = v10 + 1e-05f;
-    const float v13 = sqrtf(v12);
-    const float v14 = 1 / v13;
+    const float v8 = a1;
+    const float v9 = v8 / 768.0f;
+    const float v11 = v9 + 1e-05f;
+    const float v12 = sqrtf(v11);
+    const float v13 = 1 / v12;
     #pragma unroll 3
     for (int item = 0; item < 3; item++) {
         const int p = lane * 4 + item * 256;
-        const float v7_0 = k7[item * 4 + 0];
-        const float v7_1 = k7[item * 4 + 1];
-        const float v7_2 = k7[item * 4 + 2];
-        const float v7_3 = k7[item * 4 + 3];
-        const float v15_0 = v7_0 * v14;
-        const float v15_1 = v7_1 * v14;
-        const float v15_2 = v7_2 * v14;
-        const float v15_3 = v7_3 * v14;
-        const float4 w16 = *(const float4*)(in2 + p);
-        const float v16_0 = w16.x;
-        const float v16_1 = w16.y;
-        const float v16_2 = w16.z;
-        const float v16_3 = w16.w;
-        const float v17_0 = v15_0 * v16_0;
-        const float v17_1 = v15_1 * v16_1;
-        const float v17_2 = v15_2 * v16_2;
-        const float v17_3 = v15_3 * v16_3;
-        const float4 w18 = *(const float4*)(in3 + p);
-        const float v18_0 = w18.x;
-        const float v18_1 = w18.y;
-        const float v18_2 = w18.z;
-        const float v18_3 = w18.w;
-        const float v19_0 = v17_0 + v18_0;
-        const float v19_1 = v17_1 + v18_1;
-        const float v19_2 = v17_2 + v18_2;
-        const float v19_3 = v17_3 + v18_3;
-        *(float4*)(out1 + q * 768 + p) = make_float4(v19_0, v19_1, v19_2, v19_3);
+        const float v6_0 = k6[item * 4 + 0];
+        const float v6_1 = k6[item * 4 + 1];
+        const float v6_2 = k6[item * 4 + 2];
+        const float v6_3 = k6[item * 4 + 3];
+        const float v14_0 = v6_0 * v13;
+        const float v14_1 = v6_1 * v13;
+        const float v14_2 = v6_2 * v13;
+        const float v14_3 = v6_3 * v13;
+        const float4 w15 = *(const float4*)(in2 + p);
+        const float v15_0 = w15.x;
+        const float v15_1 = w15.y;
+        const float v15_2 = w15.z;
+        const float v15_3 = w15.w;
+        const float v16_0 = v14_0 * v15_0;
+        const float v16_1 = v14_1 * v15_1;
+        const float v16_2 = v14_2 * v15_2;
+        const float v16_3 = v14_3 * v15_3;
+        const float4 w17 = *(const float4*)(in3 + p);
+        const float v17_0 = w17.x;
+        const float v17_1 = w17.y;
+        const float v17_2 = w17.z;
+        const float v17_3 = w17.w;
+        const float v18_0 = v16_0 + v17_0;
+        const float v18_1 = v16_1 + v17_1;
+        const float v18_2 = v16_2 + v17_2;
+        const float v18_3 = v16_3 + v17_3;
+        *(float4*)(out1 + q * 768 + p) = make_float4(v18_0, v18_1, v18_2, v18_3);
     }
 }
