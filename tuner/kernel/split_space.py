@@ -57,6 +57,8 @@ def _cut(nest: LoopNest, device: Device) -> Iterator[Schedule]:
         except CannotLower:
             continue
         behind = default(second, device)
+        if not is_legal(second, behind, device):
+            continue
         for schedule in space(first, device):
             yield joined(parts, schedule, behind)
 

@@ -22,7 +22,7 @@ from tuner.kernel.count import work
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.lower import lower
 from tuner.kernel.render import CUDA, OPENCL, render
-from tuner.kernel.schedule import default
+from tuner.kernel.schedule import default, is_legal
 from tuner.kernel.split import (
     halves,
     is_split,
@@ -251,6 +251,18 @@ def test_every_schedule_of_the_space_is_right(opencl: OpenCLBackend, name: str) 
         for schedule in Random(7).sample(schedules, 4):
             found = run(opencl, graph, schedule, feeds)
             assert complaint(graph, feeds, found) == ""
+
+
+@pytest.mark.parametrize("threads", [64, 512])
+@pytest.mark.parametrize("name", list(SPLITS))
+def test_both_launches_of_every_schedule_fit_the_device(
+    name: str, threads: int
+) -> None:
+    """Also where blocks are smaller than what is good without tuning."""
+    nest, device = lower(SPLITS[name]()), replace(H100, max_block_threads=threads)
+    for schedule in split_space(nest, device):
+        for one, its in launches(nest, schedule):
+            assert is_legal(one, its, device)
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="no NVRTC")
