@@ -13,8 +13,9 @@ from service.client.values import Evidence, Submit
 ZSTD: Final[Mapping[str, str]] = {"Content-Type": "application/zstd"}
 MOST_KEYS: Final = 1000
 """Of one question for many plans (docs/api.md)."""
-STREAM: Final = httpx.Timeout(10.0, read=None)
-"""An event may be long in coming; a connection may not."""
+STREAM: Final = httpx.Timeout(10.0, read=60.0)
+"""An event may be long in coming; but the service says every 15 seconds that it is
+there, so that a host that has been silent for longer is gone."""
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -24,8 +25,9 @@ def bearer(token: str) -> dict[str, str]:
 
 def submit(asked: Submit, timeout_seconds: float) -> dict[str, Any]:
     """Hand a model in; an answer that is held back is waited for that much longer."""
+    request = asked.request()
     longest = timeout_seconds + math.ceil(asked.wait_seconds or 0)
-    return {**asked.request(), "timeout": longest}
+    return {**request, "timeout": longest}
 
 
 def plan(key: str, evidence: Evidence) -> dict[str, Any]:

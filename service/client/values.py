@@ -160,7 +160,8 @@ class Submit:
         """The request, as httpx takes it.
 
         Raises:
-            Refused: the model begins like graph JSON, and is none.
+            Refused: the model begins like graph JSON, and is none; or the wait never
+                ends.
         """
         given = {
             "target": self.target,
@@ -174,6 +175,9 @@ class Submit:
         }
         asked = {name: value for name, value in given.items() if value is not None}
         wait = self.wait_seconds
+        if wait is not None and not math.isfinite(wait):
+            told = {"detail": f"wait_seconds is {wait}, and no number of seconds"}
+            raise Refused("wait_seconds", 400, told)
         # The service reads whole seconds (RFC 7240).
         headers = {} if wait is None else {"Prefer": f"wait={math.ceil(wait)}"}
         if self.repeat_key:

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import httpx
 import pytest
 import uvicorn
+from fastapi.sse import _PING_INTERVAL
 
 from service.api.plans import wait_seconds
 from service.app import create_app
@@ -28,6 +30,7 @@ from service.client import (
     StoredPlan,
     Submit,
     parse_events,
+    requests,
 )
 from service.settings import Settings
 from service.store import Database
@@ -385,6 +388,32 @@ def test_what_is_no_graph_is_refused(model: bytes) -> None:
     assert (refusal.value.code, refusal.value.status) == ("malformed-body", 400)
     with pytest.raises(Refused, match="not JSON"):
         asyncio.run(ask())
+
+
+def test_a_wait_has_an_end() -> None:
+    """What is no number of seconds is refused before anything is sent."""
+    for wait in (float("nan"), float("inf")):
+        with Client(DEAD) as client, pytest.raises(Refused, match="wait_seconds"):
+            client.submit(Submit(model=MODEL, wait_seconds=wait))
+
+
+def test_events_of_a_vanished_host_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream without a sign of life for several pings is an error, not a wait."""
+
+    async def watch(address: str) -> list[Event]:
+        async with AsyncClient(address) as client:
+            return [event async for event in client.events("1")]
+
+    told = requests.STREAM.read
+    assert told is not None
+    assert 3 * _PING_INTERVAL <= told <= 60
+    monkeypatch.setattr(requests, "STREAM", httpx.Timeout(10.0, read=0.1))
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: here\n\n"
+    with saying(head, pause_seconds=0.4) as address:
+        with Client(address) as client, pytest.raises(ServiceUnavailable, match="time"):
+            list(client.events("1"))
+        with pytest.raises(ServiceUnavailable, match="Timeout"):
+            asyncio.run(watch(address))
 
 
 def test_events_of_a_stranger_are_told() -> None:
