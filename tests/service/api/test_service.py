@@ -50,6 +50,18 @@ def test_a_missing_worker_is_not_ready(start: Start, tmp_path: Path) -> None:
     assert answer.json()["checks"]["worker"]["ok"] is False
 
 
+def test_a_newer_schema_is_not_ready_but_answers(start: Start, tmp_path: Path) -> None:
+    """A service whose database was upgraded under it asks to be taken out."""
+    client = start()
+    with closing(sqlite3.connect(tmp_path / "fuseplan" / "fuseplan.db")) as other:
+        other.execute("UPDATE alembic_version SET version_num = '9999'")
+        other.commit()
+        ready, listed = client.get("/readyz"), client.get("/v1/jobs")
+    assert ready.status_code == 503
+    assert "newer version" in ready.json()["checks"]["database"]["detail"]
+    assert listed.status_code == 200
+
+
 def test_the_catalogue_is_told(shared: TestClient) -> None:
     """Every device is listed, and found by id and by alias with its numbers."""
     listed = shared.get("/v1/devices").json()["devices"]
