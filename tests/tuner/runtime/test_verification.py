@@ -7,7 +7,10 @@ import pytest
 
 from tests.tuner.runtime.graphs import exp_add, graph_of, tensor
 from tuner.ir.types import Array, DType
+from tuner.plan import MemoryPlan
+from tuner.runtime.requests import Program, Step
 from tuner.runtime.verification import EPSILON, Truth, Verdict, epsilon, judge, why_void
+from tuner.runtime.whole import compare
 
 BOUND = 16 * EPSILON[DType.F32]
 
@@ -126,3 +129,37 @@ def test_what_depends_on_nothing_need_not_vary() -> None:
     )
     flat = {"o": np.full(4, 2.0)}
     assert not why_void(graph, flat, flat)
+
+
+def _reduced(op: str, count: int, dtype: DType) -> Program:
+    x = tensor(2, count, dtype=dtype)
+    row = ("o", op, ["x"], {"axes": (1,), "keepdims": 0})
+    graph = graph_of([row], {"x": x}, ["o"])
+    return Program(
+        steps=(Step(name="k0", graph=graph),),
+        inputs=("x",),
+        outputs=("o",),
+        types=graph.types,
+        memory=MemoryPlan(buffers=(), aliases={}, arena_bytes=0, peak_bytes=0),
+    )
+
+
+@pytest.mark.parametrize("dtype", [DType.BF16, DType.F16, DType.F32])
+def test_zeros_are_never_a_long_sum(dtype: DType) -> None:
+    """16-bit numbers are added up in 32 bits: their check can fail at any length."""
+    program = _reduced("reduce_sum", 1 << 24, dtype)
+    bits = {DType.BF16: 0x3F80, DType.F16: 0x3C00, DType.F32: 0x3F800000}[dtype]
+    ones = np.full(2, bits, f"u{dtype.bytes}").view(dtype.numpy)
+    assert compare(program, "o", np.zeros_like(ones), ones).reason
+    assert not compare(program, "o", ones, ones).reason
+
+
+def test_only_long_sums_may_be_off_by_the_root_of_their_length() -> None:
+    """A maximum is exact however long; sums of 2^20 numbers may lose ten bits."""
+    ones = np.ones(2, np.float32)
+    wrong = (ones * (1 + 1000 * EPSILON[DType.F32])).astype(np.float32)
+    assert not compare(
+        _reduced("reduce_sum", 1 << 20, DType.F32), "o", wrong, ones
+    ).reason
+    assert compare(_reduced("reduce_max", 1 << 20, DType.F32), "o", wrong, ones).reason
+    assert compare(_reduced("reduce_sum", 1 << 10, DType.F32), "o", wrong, ones).reason
