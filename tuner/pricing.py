@@ -370,7 +370,7 @@ def launches_in_words(
     """
     nest = lower(small)
     if is_split(schedule):
-        others = (default_schedule(nest, device),)
+        others: Sequence[Schedule] = [default_schedule(nest, device)]
         count = schedule[PARTS]
         word = f"two, rows in {count} parts: one"
     elif not may_split(device, options):
