@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shell import run
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
@@ -53,21 +55,6 @@ def environment(folder: Path) -> Mapping[str, str]:
         "XDG_DATA_HOME": str(folder / "data"),
         "XDG_STATE_HOME": str(folder / "state"),
     }
-
-
-def run(command: str, folder: Path, environment: Mapping[str, str]) -> str:
-    """Run one command in a shell; returns what it printed."""
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 def test_there_are_three_blocks() -> None:

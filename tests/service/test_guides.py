@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import shell
 from tests.service.api.models import graph_onnx
 from tests.service.api.test_process import ROOT, serving
 from tests.service.conftest import NewDatabase
@@ -56,17 +57,7 @@ def run(
 ) -> str:
     """Run a block in a folder that has a model; gives what it printed."""
     (folder / "model.onnx").write_bytes(model)
-    done = subprocess.run(
-        ["bash", "-euc", text],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return shell.run(text, folder, environment)
 
 
 def test_no_block_escapes() -> None:
