@@ -10,21 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.search_quality import (
+from benchmarks.search_quality.__main__ import main
+from benchmarks.search_quality.kernels import (
     KERNELS,
-    RUNS,
-    Recording,
-    _kernel,
-    _repriced,
-    _rivals,
-    _taught,
-    _waiting,
     fine_space,
     kernel_of,
-    main,
     model_of,
     text_of,
 )
+from benchmarks.search_quality.recorded import recorded_kernel, repriced
+from benchmarks.search_quality.recording import RUNS, Recording, rivals_of, waiting
+from benchmarks.search_quality.replaying import taught
 from tuner.pipeline import Planner, resolve_target
 from tuner.plan import Options, Schedule
 from tuner.search import experience
@@ -82,7 +78,7 @@ def test_the_fastest_run_again_before_a_space_is_complete(tmp_path: Path) -> Non
     recording = _recording(tmp_path / "spaces.json")
     lucky, *others = SPACE
     rows = recording.rows["softmax"] = {}
-    for schedule in _waiting(recording, "softmax", SPACE):
+    for schedule in waiting(recording, "softmax", SPACE):
         rows[schedule] = [1e-6] if schedule == lucky else [SPACE[schedule]]
     assert not recording.is_complete("softmax")
     again = list(_waiting_once(recording))
@@ -94,7 +90,7 @@ def test_the_fastest_run_again_before_a_space_is_complete(tmp_path: Path) -> Non
 
 def _waiting_once(recording: Recording) -> Iterator[Schedule]:
     """Run what waits: everything takes 90 us, but what follows the lucky one 20."""
-    for schedule in _waiting(recording, "softmax", SPACE):
+    for schedule in waiting(recording, "softmax", SPACE):
         quick = schedule == list(SPACE)[1]
         recording.rows["softmax"][schedule].append(2e-5 if quick else 9e-5)
         yield schedule
@@ -137,7 +133,7 @@ def test_what_another_recording_found_fast_is_run_as_often(tmp_path: Path) -> No
     first.rows["softmax"][unlucky] = [1e-6]
     first.write()
     path = tmp_path / "second.json"
-    second = Recording(out=path, facts=FACTS, rivals=_rivals(first.out))
+    second = Recording(out=path, facts=FACTS, rivals=rivals_of(first.out))
     assert second.known_kernel("softmax") == "reduction:abc"
     assert second.known_kernel("another") == ""
     more = {Schedule.of(threads=16 * n, vector=2): 1e-5 for n in range(1, 60)}
@@ -145,7 +141,7 @@ def test_what_another_recording_found_fast_is_run_as_often(tmp_path: Path) -> No
     rows = {s: [seconds] for s, seconds in {**more, **SPACE}.items()}
     second.rows["softmax"] = {**rows, unlucky: [9e-5]}
     assert not second.is_complete("softmax")
-    for schedule in _waiting(second, "softmax", {**more, **SPACE}):
+    for schedule in waiting(second, "softmax", {**more, **SPACE}):
         second.rows["softmax"][schedule].append(1e-6)
     assert second.is_complete("softmax")
     assert second.space("softmax").seconds[unlucky] == 1e-6
@@ -168,9 +164,9 @@ def test_a_space_is_never_taught_by_itself() -> None:
     """What is learned of a space does not depend on its own times."""
     spaces = _lessons("one", "two", "three")
     nests = dict.fromkeys(("one", "two", "three"))
-    first, second, _ = _taught(spaces, nests)
+    first, second, _ = taught(spaces, nests)
     other = {s: 1.0 / seconds for s, seconds in spaces[0].seconds.items()}
-    again, changed, _ = _taught([replace(spaces[0], seconds=other), *spaces[1:]], nests)
+    again, changed, _ = taught([replace(spaces[0], seconds=other), *spaces[1:]], nests)
     assert again.learned == first.learned
     assert changed.learned != second.learned
     assert first.expected != spaces[0].expected
@@ -217,7 +213,9 @@ def test_what_is_tried_holds_the_best_products() -> None:
     device = resolve_target("cpu")
     checked = 0
     for found in spaces_from(stored):
-        kernel = _kernel(found, device) if "depth" in found.default.as_dict else None
+        kernel = (
+            recorded_kernel(found, device) if "depth" in found.default.as_dict else None
+        )
         if kernel is not None:
             tried = [s for s in kernel.study.space if s in found.seconds]
             best = min(found.seconds[schedule] for schedule in tried)
@@ -265,7 +263,7 @@ def test_a_recording_can_be_searched_under_other_prices(
     recording.rows[name] = {s: [seconds] for s, seconds in backwards.items()}
     recording.write()
     (stored,) = spaces_from(json.loads(recording.out.read_text()))
-    found = _repriced(stored, device, _kernel(stored, device))
+    found = repriced(stored, device, recorded_kernel(stored, device))
     assert stored.default == schedules[-1]
     assert found.default == schedules[0]
     assert found.seconds == stored.seconds
@@ -286,11 +284,11 @@ def test_a_recording_of_other_code_keeps_its_prices(tmp_path: Path) -> None:
     same = Space(
         name=name, kernel=state.name, seconds=seconds, predicted=seconds, texts=texts
     )
-    assert _kernel(same, device) is not None
+    assert recorded_kernel(same, device) is not None
     for other in (
         replace(same, texts={**texts, schedules[2]: "another program"}),
         replace(same, kernel="reduction:other"),
         replace(same, name="no such kernel"),
     ):
-        assert _kernel(other, device) is None
-        assert _repriced(other, device, None) == other
+        assert recorded_kernel(other, device) is None
+        assert repriced(other, device, None) == other
