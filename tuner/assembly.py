@@ -316,6 +316,8 @@ def weakest(kernels: Sequence[PlannedKernel]) -> Evidence:
 
 def limits_for(device: Device, options: Options) -> Limits:
     """Hard limits of a device: legality, not cost."""
-    if device.kind == "ideal" or options.legality == "reference":
+    if device.kind == "ideal":
         return Limits.none()
+    if options.legality == "reference":
+        return Limits.of_launches(device)
     return Limits.of(device)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from tuner.errors import ConstraintsUnsatisfiable
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.columns import Columns
 from tuner.fusion.grouping import Grouping
@@ -19,12 +20,17 @@ from tuner.fusion.repair import repaired
 from tuner.fusion.trim import SOLVER_TOLERANCE
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.units import whole_composites
-from tuner.fusion.view import View
+from tuner.fusion.view import View, bits
 from tuner.fusion.xla import xla_groups
 from tuner.ir.graph import Graph, Region
 from tuner.plan import Choice, Family
 
 Price = Callable[[Region, Family], float]
+_HINT: Final = (
+    "give it fewer operands, or take another device; under full legality a user's"
+    " operator may be several kernels"
+)
+"""What to do where an operator alone is too much for a kernel."""
 
 
 class Strategy(Protocol):
@@ -187,8 +193,20 @@ def choices_of(rules: Rules, groups: Sequence[int], price: Price) -> tuple[Choic
 
 
 def unfused_groups(rules: Rules) -> list[int]:
-    """The finest grouping that the rules allow."""
+    """The finest grouping that the rules allow.
+
+    Raises:
+        ConstraintsUnsatisfiable: a group of it cannot be a kernel: nothing can run it.
+    """
     view = rules.view
     if rules.profile == "reference":
-        return whole_composites(view)
-    return [1 << i for i in range(len(view.nodes))]
+        groups = whole_composites(view)
+    else:
+        groups = [1 << i for i in range(len(view.nodes))]
+    for mask in groups:
+        answer = rules.judge(mask, view.wanted(mask))
+        if isinstance(answer, Refusal):
+            raise ConstraintsUnsatisfiable(
+                view.nodes[next(bits(mask))].name, answer.reason, hint=_HINT
+            )
+    return groups

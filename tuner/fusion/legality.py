@@ -27,13 +27,18 @@ from tuner.fusion.rows import ROW_LIMIT, RowFaults
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Graph, Node, Region
 from tuner.ir.ops import Pattern
-from tuner.plan import Family
+from tuner.plan import GENERATED, Family
 
 Profile = Literal["reference", "full"]
 LibraryKind = Literal["session", "epilogue"]
 
 ANCHORS: Final = frozenset({Pattern.CONTRACTION, Pattern.WINDOW})
 POINTER_BYTES: Final = 8
+
+
+def most_pointers(device: Device) -> int:
+    """Tensors that one launch on a device can take."""
+    return device.max_argument_bytes // POINTER_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,8 @@ class Limits:
         max_chain_nodes: the same where each element-wise node reads one other node and
             is read by one: the code is long, but only one value lives at a time.
         max_arguments: tensors that a kernel reads or writes.
+        max_launch_arguments: the same of a kernel that nobody can take apart: what the
+            device can launch at all.
         max_reductions: reductions in a generated kernel.
         library: what one library call can be: `session` runs any small graph (ONNX
             Runtime on a CPU), `epilogue` a contraction with what cuBLAS and cuDNN fuse.
@@ -55,6 +62,7 @@ class Limits:
     max_nodes: int | None = None
     max_chain_nodes: int | None = None
     max_arguments: int | None = None
+    max_launch_arguments: int | None = None
     max_reductions: int | None = None
     library: LibraryKind = "epilogue"
     max_library_anchors: int = 1
@@ -66,6 +74,12 @@ class Limits:
         return cls()
 
     @classmethod
+    def of_launches(cls, device: Device) -> Limits:
+        """The one wall under the rules of the fusion patterns: what can be launched."""
+        most = most_pointers(device)
+        return cls(max_arguments=most, max_launch_arguments=most)
+
+    @classmethod
     def of(cls, device: Device) -> Limits:
         """The walls of a device.
 
@@ -73,11 +87,12 @@ class Limits:
         (`xla/service/gpu/gpu_fusible.cc`); 64 nodes are Inductor's greatest fusion
         (`torch/_inductor/config.py`, `max_fusion_size`).
         """
-        on_cpu = device.kind == "cpu"
+        on_cpu, most = device.kind == "cpu", most_pointers(device)
         return cls(
             max_nodes=64,
             max_chain_nodes=512,
-            max_arguments=min(96, device.max_argument_bytes // POINTER_BYTES),
+            max_arguments=min(96, most),
+            max_launch_arguments=most,
             max_reductions=8,
             library="session" if on_cpu else "epilogue",
             max_library_anchors=4 if on_cpu else 1,
@@ -146,8 +161,8 @@ class Rules:
             fault = written_fault(self.view, mask, outputs)
             if fault:
                 return Refusal(reason=fault)
-        if found is Family.LIBRARY and self.limits.library == "session":
-            return found  # a session takes any number of tensors
+        if found not in GENERATED and self._takes_any_number(mask):
+            return found
         return self._argument_wall(mask, outputs) or found
 
     def family(self, mask: int) -> Family | Refusal:
@@ -219,6 +234,7 @@ class Rules:
             or self._size_wall(mask, 0) is not None
             or self._contraction_fault(mask, self._anchors(mask))
             or written_fault(self.view, mask, outputs)
+            or self._argument_wall(mask, outputs) is not None
         ):
             return None
         return own_family(self.view, mask)
@@ -305,10 +321,15 @@ class Rules:
             )
         )
 
+    def _takes_any_number(self, mask: int) -> bool:
+        """Whether a library takes them: a session does, and a call of one operator."""
+        return self.limits.library == "session" or self._is_unit(mask)
+
     def _argument_wall(self, mask: int, outputs: int) -> Refusal | None:
-        if self._is_unit(mask):
-            return None  # someone has to run it
-        most, written = self.limits.max_arguments, outputs.bit_count()
+        limits, written = self.limits, outputs.bit_count()
+        most = limits.max_arguments
+        if self._is_unit(mask):  # someone has to run it, if it can be run at all
+            most = limits.max_launch_arguments
         if most is None or written + self.view.widest * mask.bit_count() <= most:
             return None
         given = {n for i in bits(mask) for n in self.view.given[i]}
