@@ -6,10 +6,17 @@ import asyncio
 import logging
 import secrets
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from datetime import UTC, datetime
 from functools import partial
+from typing import TextIO
 
 import structlog
 from fastapi import Depends, FastAPI
@@ -57,6 +64,9 @@ from service.jobs.worker import Worker
 from service.settings import Settings
 from service.store import Database, connect, upgrade
 from service.store.watching import watch
+from tuner.runtime.requests import Measures
+
+log = structlog.get_logger(__name__)
 
 ROUTERS = (
     comparing.router,
@@ -286,23 +296,38 @@ def make_context(
     )
 
 
-def make_worker(settings: Settings, database: Database) -> Worker:
-    """A worker for the device that the settings name."""
+def make_worker(
+    settings: Settings,
+    database: Database,
+    open_: Callable[[str], AbstractContextManager[Measures]] = open_runner,
+) -> Worker:
+    """A worker for the device that the settings name.
+
+    Args:
+        settings: how it works.
+        database: where its jobs are.
+        open_: starts the process that measures on a device.
+    """
     return Worker(
         settings=settings,
         database=database,
         planner=planner_of(settings),
         clock=now,
-        open_runner=open_runner,
+        open_runner=open_,
     )
 
 
-def run_worker(settings: Settings, until: Callable[[], object]) -> None:
+def run_worker(
+    settings: Settings,
+    until: Callable[[], object],
+    open_: Callable[[str], AbstractContextManager[Measures]] = open_runner,
+) -> None:
     """Tune what is queued for one device, with the API elsewhere.
 
     Args:
         settings: the database, and the device to measure on.
         until: returns when the worker should end, at the next step of its job.
+        open_: starts the process that measures on a device.
 
     Raises:
         DeviceBusy: another worker has the device.
@@ -311,7 +336,7 @@ def run_worker(settings: Settings, until: Callable[[], object]) -> None:
     prepare(settings)
     database = open_database(settings)
     try:
-        worker = make_worker(settings, database)
+        worker = make_worker(settings, database, open_)
         worker.start()
         try:
             until()
@@ -322,7 +347,12 @@ def run_worker(settings: Settings, until: Callable[[], object]) -> None:
 
 
 def configure_logging(settings: Settings) -> None:
-    """Log lines as JSON for machines, or coloured for people."""
+    """Log lines as JSON for machines, or coloured for people; warnings are lines, too.
+
+    A bound that was refuted, and whatever else a library warns of, would be words on
+    stderr that nobody collects.
+    """
+    warnings.showwarning = _log_warning
     renderer: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
         if settings.log_format == "json"
@@ -340,3 +370,16 @@ def configure_logging(settings: Settings) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
+
+
+def _log_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,  # noqa: ARG001 - given by the standard library
+    line: str | None = None,  # noqa: ARG001 - given by the standard library
+) -> None:
+    """A line of the log in place of the two on stderr; see `warnings.showwarning`."""
+    place = f"{filename}:{lineno}"
+    log.warning("warning", kind=category.__name__, problem=str(message), place=place)

@@ -34,6 +34,9 @@ class Settings(BaseSettings):
         rate_per_second, rate_burst: requests that one token, or one address without
             tokens, may make in the long run and at once; 0 means any number.
         public_url: address that users see, when a proxy stands in front.
+        keep_alive_seconds: how long a connection may idle. Longer than clients and
+            proxies keep one (60 seconds for many), so that none is closed just as it
+            is used again.
         max_body_bytes: largest request body; more is refused with 413.
         max_bundle_bytes: most bytes that a bundle may hold or unfold to.
         bundle_key: file of the private key that signs exported bundles.
@@ -57,6 +60,9 @@ class Settings(BaseSettings):
         rules: files with operators and fusion rules, as a search path is written.
         worker_niceness: what a worker in a process of its own adds to its niceness, so
             that an API on the same machine goes first.
+        measure_niceness: the same for the process in which it measures: behind an API,
+            which answers people, and before preparation of any worker, which disturbs
+            what is timed and may wait.
         heartbeat_seconds: time between two signs of life of a worker.
         dead_after_seconds: a worker that said nothing for so long is dead.
         memo_entries: how many request bodies the API remembers the key of.
@@ -100,6 +106,7 @@ class Settings(BaseSettings):
     rate_per_second: float = Field(default=0.0, ge=0)
     rate_burst: int = Field(default=200, ge=1)
     public_url: str = ""
+    keep_alive_seconds: int = Field(default=75, ge=1)
     max_body_bytes: int = Field(default=64 * 2**20, ge=1024)
     max_bundle_bytes: int = Field(default=512 * 2**20, ge=1024)
     bundle_key: Path | None = None
@@ -120,6 +127,7 @@ class Settings(BaseSettings):
     planner_memory_bytes: int = Field(default=4 * 2**30, ge=2**28)
     read_seconds: float = Field(default=30.0, gt=0)
     worker_niceness: int = Field(default=19, ge=0, le=19)
+    measure_niceness: int = Field(default=10, ge=0, le=19)
     heartbeat_seconds: float = Field(default=2.0, gt=0)
     dead_after_seconds: float = Field(default=15.0, gt=0)
     memo_entries: int = Field(default=512, ge=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
@@ -85,10 +85,7 @@ class Model:
         Raises:
             InvalidOption: the graph has no such node.
         """
-        first, second = self.node_ids(a), self.node_ids(b)
-        both = [(p, q) for p in first for q in second if p != q]
-        near = (ends for ends in both if self._is_edge(*ends))
-        return next(near, both[0] if both else (first[0], second[0]))
+        return closest(self.node_ids(a), self.node_ids(b), self._is_edge)
 
     def _is_edge(self, a: str, b: str) -> bool:
         """Whether one of two nodes reads the other, by way of views or not."""
@@ -98,6 +95,27 @@ class Model:
             for one, other in ((first, second), (second, first))
             for name in other.inputs
         )
+
+
+def closest(
+    first: Sequence[str],
+    second: Sequence[str],
+    *ties: Callable[[str, str], bool],
+) -> tuple[str, str]:
+    """A part of each of two nodes that were taken apart: those that are closest.
+
+    Args:
+        first: parts of one node.
+        second: parts of the other.
+        ties: what two parts may have in common, the closest tie first.
+
+    Returns:
+        Two parts with the closest tie that any two have; else any two that are not
+        the same; the same one twice only where both nodes are nothing else.
+    """
+    both = [(a, b) for a in first for b in second if a != b]
+    tied = (ends for tie in ties for ends in both if tie(*ends))
+    return next(tied, both[0] if both else (first[0], second[0]))
 
 
 def load(

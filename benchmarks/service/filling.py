@@ -21,8 +21,9 @@ INSERT INTO plan_revisions (id, key, revision, evidence, digest, seconds,
     objective_seconds, bound_seconds, kernels, job, created_at)
   SELECT number, key, 1, 'measured', digest, 0.1, 0.1, 0.1, 1, NULL,
     '2026-01-01 00:00:00' FROM synthetic ORDER BY number;
-INSERT INTO plan_pointers (key, evidence, revision_id)
-  SELECT key, 'measured', number FROM synthetic ORDER BY key;
+INSERT INTO plan_pointers (key, evidence, revision_id, copy_of, digest,
+    objective_seconds, kernels)
+  SELECT key, 'measured', number, number, digest, 0.1, 1 FROM synthetic ORDER BY key;
 DROP TABLE synthetic;
 """
 _NUMBERS: Final[Mapping[str, str]] = {

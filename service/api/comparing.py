@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from service.api.context import ContextDep
 from service.api.problems import told
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
-from service.errors import ModelNotStored, NodeNotFound, PlanNotFound, TooManyKeys
+from service.errors import ModelNotStored, PlanNotFound, TooManyKeys
 from service.jobs import explaining
 from service.jobs.planning import Question
 from service.jobs.solving import solve_other
@@ -237,7 +237,7 @@ def lookup_plans(body: LookupBody, context: ContextDep) -> Response:
         )
     wanted = plans.ORDER[: plans.ORDER.index(body.evidence) + 1]
     with context.database.read() as session:
-        found = plans.pointers(session, keys, wanted)
+        found = plans.places(session, keys, wanted)
         missing = [key for key in keys if key not in found]
         reasons = missing_reasons(session, missing, body.evidence)
     answer = {
@@ -270,7 +270,7 @@ def missing_reasons(
         return {}
     known = plans.identities(session, keys)
     last = jobs.latest_of(session, known)
-    any_plan = plans.pointers(session, known)
+    any_plan = plans.places(session, known)
     return {
         key: _reason(session, known[key], last.get(key), key in any_plan, least)
         if key in known
@@ -417,18 +417,5 @@ def _pair(
     body: Mapping[str, Any], names: Mapping[str, Any], a: str, b: str
 ) -> tuple[str, str]:
     """A part of each of two nodes, by name or id; a node of the user's has several."""
-    return explaining.pair(body, _parts(body, names, a), _parts(body, names, b))
-
-
-def _parts(body: Mapping[str, Any], names: Mapping[str, Any], name: str) -> list[str]:
-    if explaining.has_node(body, name):
-        return [name]
-    named = (str(id_) for id_, given in names.items() if name in given)
-    found = [id_ for id_ in named if explaining.has_node(body, id_)]
-    if not found:
-        raise NodeNotFound(
-            name,
-            "the graph of this plan has no such node",
-            hint="take an id such as n12 from the plan's graph",
-        )
-    return found
+    first, second = (explaining.parts(body, names, name) for name in (a, b))
+    return explaining.pair(body, first, second)

@@ -17,9 +17,9 @@ from service.api.context import Context, ContextDep
 from service.api.problems import request_id, told
 from service.api.schemas import JOB_EXAMPLE, JobBody, JobDetail
 from service.errors import JobEnded, JobNotFound
+from service.jobs.numbers import Number
 from service.store import audit, events, jobs
 from service.store.audit import AuditDraft
-from service.store.base import Number
 from service.store.events import Event
 from service.store.jobs import Job, State
 

@@ -33,7 +33,7 @@ from service.errors import (
     UnsupportedMediaType,
     problems,
 )
-from service.jobs.options import read_options
+from service.jobs.options import RepeatedName, decoded, read_options
 from service.jobs.planning import Question
 from service.jobs.submission import Answer, Ask
 from service.settings import Settings
@@ -58,7 +58,8 @@ _MAX_WAIT_SECONDS: Final = 60
 _RETRY_SECONDS: Final = 2
 _CACHE: Final = "how the caches are before every launch that a job times"
 _PARTITIONS: Final = "how many distinct partitions a job runs whole, at most"
-_WAIT: Final = re.compile(r"(?:^|[\s,;])wait\s*=\s*(\d{1,6})(?:$|[\s,;])")
+_WAIT: Final = re.compile(r"(?:^|[\s,;])wait\s*=\s*(\d{1,6}(?:\.\d{1,6})?)(?:$|[\s,;])")
+"""RFC 7240 has whole seconds; a part of one is what its sender means, too."""
 
 Mode = Literal["analytic", "tuned"]
 Match = Literal["exact", "compatible"]
@@ -279,10 +280,10 @@ def repeat_key(who: str, given: str) -> str:
     return hashlib.sha256(f"{who}\0{given}".encode()).hexdigest() if given else ""
 
 
-def wait_seconds(prefer: str) -> int:
+def wait_seconds(prefer: str) -> float:
     """How long the client wants to wait, from its Prefer header (RFC 7240)."""
     found = _WAIT.search(prefer)
-    return min(int(found.group(1)), _MAX_WAIT_SECONDS) if found else 0
+    return min(float(found.group(1)), _MAX_WAIT_SECONDS) if found else 0.0
 
 
 def _json_ask(data: bytes, query: Mapping[str, Any], settings: Settings) -> Ask:
@@ -307,7 +308,9 @@ def _options(text: str) -> dict[str, Any]:
 
 def _json_object(where: str, data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data)
+        value = decoded(data)
+    except RepeatedName as error:
+        raise MalformedBody(where, str(error), hint="give each name once") from error
     except (ValueError, RecursionError) as error:
         raise MalformedBody(
             where, f"it is not JSON: {error}", hint="send a JSON object"
@@ -345,7 +348,7 @@ def _ask(
     )
 
 
-async def _waited(context: Context, answer: Answer, seconds: int) -> Answer:
+async def _waited(context: Context, answer: Answer, seconds: float) -> Answer:
     """The answer after at most this long, or as soon as its job has ended."""
     deadline = time.monotonic() + seconds
     while answer.is_tuning and time.monotonic() < deadline:

@@ -19,8 +19,8 @@ from service.api.problems import told
 from service.api.schemas import EXAMPLE_DIGEST
 from service.api.thinning import places
 from service.errors import JobNotFound
+from service.jobs.numbers import Number
 from service.store import trials
-from service.store.base import Number
 from service.store.events import Event
 from service.store.jobs import Job
 from service.store.trials import Wanted

@@ -13,10 +13,9 @@ from service.cli.planning import AsJson, ModelPath, OptionsText, Shapes, Target
 from service.dashboard.formats import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from service.jobs.planning import Prepared
-    from tuner.plan import Plan
 
 
 def register(app: typer.Typer) -> None:
@@ -129,31 +128,36 @@ def _factor(factor: float | None) -> str:
 
 def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:
     """Compare the plan with the best one in which the choice is the other one."""
+    from service.jobs import explaining
     from service.jobs.opposite import opposite
     from tuner.errors import ConstraintsUnsatisfiable
     from tuner.plan import Pin
 
     made = planning.make(prepared)
-    ours = made.plan
-    parts = [_parts(prepared, ours, name) for name in (a, b)]
+    names = prepared.model.names
+    parts = [explaining.parts(made.stored, names, name) for name in (a, b)]
     if parts[0] == parts[1]:
         raise BadArgument(
             "A B", f"{a} and {b} are one node of the plan", hint="name two nodes"
         )
-    nodes = _pair(ours, parts[0], parts[1])
-    holders = [_kernels(ours, each) for each in parts]
-    fused = bool(set(holders[0]) & set(holders[1]))
-    pin = Pin(fuse=not fused, nodes=nodes)
-    options = replace(prepared.options, pins=(*prepared.options.pins, pin))
+    nodes = explaining.pair(made.stored, *parts)
+    fused = bool(explaining.explain(made.stored, *nodes)["fused"])
     told: dict[str, Any] = {
         "a": a,
         "b": b,
         "fused": fused,
-        "kernels": {a: holders[0], b: holders[1]},
-        "objective_seconds": ours.partition.objective_seconds,
+        "kernels": {
+            name: explaining.kernels(made.stored, each)
+            for name, each in zip((a, b), parts, strict=True)
+        },
+        "objective_seconds": made.plan.partition.objective_seconds,
         "other_objective_seconds": None,
-        "reason": "",
+        "reason": explaining.no_choice(made.stored, *nodes),
     }
+    if told["reason"]:
+        return told
+    pin = Pin(fuse=not fused, nodes=nodes)
+    options = replace(prepared.options, pins=(*prepared.options.pins, pin))
     try:
         other = planning.make(replace(prepared, options=options))
     except ConstraintsUnsatisfiable as error:
@@ -163,44 +167,14 @@ def explanation(prepared: Prepared, a: str, b: str) -> dict[str, Any]:
     return {**told, "other_objective_seconds": seconds, "reason": reason}
 
 
-def _parts(prepared: Prepared, plan: Plan, name: str) -> list[str]:
-    """The primitives of the named node that a kernel runs and that are no views."""
-    model = prepared.model
-    meant = model.node_id(name)
-    own = [n for n in model.graph.nodes if name in (n.name, *model.names[n.name])]
-    run = [n.name for n in own if n.op != "reshape" and _kernels(plan, [n.name])]
-    return run or [meant]
-
-
-def _pair(plan: Plan, first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
-    """A primitive of each of two nodes: where one reads the other, these two."""
-    graph = plan.graph
-    for a in first:
-        for b in second:
-            one, other = graph.by_name[a], graph.by_name[b]
-            if a != b and not (
-                set(one.outputs).isdisjoint(other.inputs)
-                and set(other.outputs).isdisjoint(one.inputs)
-            ):
-                return a, b
-    return first[0], next((b for b in second if b != first[0]), second[0])
-
-
-def _kernels(plan: Plan, nodes: Sequence[str]) -> list[str]:
-    """The kernels that hold one of some primitives."""
-    held = (k for k in plan.kernels if not set(nodes).isdisjoint(k.region.nodes))
-    return [kernel.name for kernel in held]
-
-
 def _show(told: Mapping[str, Any]) -> None:
     a, b, kernels = told["a"], told["b"], told["kernels"]
     if told["fused"]:
         shared = [name for name in kernels[a] if name in kernels[b]]
         output.line(f"{a} and {b} share {', '.join(shared)}.")
     else:
-        output.line(
-            f"{a} is in {', '.join(kernels[a])}, {b} in {', '.join(kernels[b])}."
-        )
+        first, second = (", ".join(kernels[name]) or "no kernel" for name in (a, b))
+        output.line(f"{a} is in {first}, {b} in {second}.")
     verb = "apart" if told["fused"] else "in one kernel"
     other = told["other_objective_seconds"]
     if other is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import errno
-import json
 import os
 import re
 import sys
@@ -169,7 +168,7 @@ def sizes(words: Iterable[str]) -> dict[str, int]:
         BadArgument: a word is not NAME=SIZE with a positive whole size.
     """
     found: dict[str, int] = {}
-    for word in (part for text in words for part in text.split(",") if part):
+    for word in _words(words):
         name, sign, number = word.partition("=")
         if not (sign and name and number.strip().isdecimal() and int(number) > 0):
             raise BadArgument(
@@ -177,6 +176,26 @@ def sizes(words: Iterable[str]) -> dict[str, int]:
             )
         found[name.strip()] = int(number)
     return found
+
+
+def _words(texts: Iterable[str]) -> list[str]:
+    """The words of `--shape` one by one.
+
+    Raises:
+        BadArgument: two of them speak of one dimension.
+    """
+    words = [part for text in texts for part in text.split(",") if part]
+    seen: dict[str, str] = {}
+    for word in words:
+        name = word.partition("=")[0].strip()
+        if name in seen:
+            raise BadArgument(
+                "--shape",
+                f"{seen[name]!r} and {word!r} are about one dimension",
+                hint=f"say {name} once",
+            )
+        seen[name] = word
+    return words
 
 
 def ranges(words: Iterable[str]) -> tuple[list[str], dict[str, tuple[int, int]]]:
@@ -187,7 +206,7 @@ def ranges(words: Iterable[str]) -> tuple[list[str], dict[str, tuple[int, int]]]
     """
     fixed: list[str] = []
     found: dict[str, tuple[int, int]] = {}
-    for word in (part for text in words for part in text.split(",") if part):
+    for word in _words(words):
         name, _, ends = word.partition("=")
         if ".." not in ends:
             fixed.append(word)
@@ -219,9 +238,13 @@ def json_object(option: str, text: str) -> Mapping[str, Any]:
     Raises:
         BadArgument: the text is not a JSON object.
     """
+    from service.jobs.options import RepeatedName, decoded
+
     try:
-        value = json.loads(text)
-    except ValueError as error:
+        value = decoded(text)
+    except RepeatedName as error:
+        raise BadArgument(option, str(error), hint="give each name once") from error
+    except (ValueError, RecursionError) as error:
         raise BadArgument(
             option, f"is not JSON: {error}", hint="give a JSON object"
         ) from error

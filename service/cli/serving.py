@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 _GRACE_SECONDS: Final = 5
 """How long open streams may last after an interrupt."""
 
-_KEEP_SECONDS: Final = 30
-"""How long a connection may idle: longer than clients keep one, five seconds for many,
-so that none is closed just as it is used again."""
-
 _SWITCH_SECONDS: Final = 0.001
 """How long a thread computes before another one may."""
 
@@ -56,9 +52,9 @@ def _group() -> None:
 
 def location(given: Settings) -> str:
     """The address of the database as people and logs may see it: without a password."""
-    from sqlalchemy import make_url
+    from service.store.address import shown
 
-    return make_url(given.url).render_as_string(hide_password=True)
+    return shown(given.url)
 
 
 def serve(
@@ -111,7 +107,7 @@ def serve(
             access_log=False,  # our own log has a line for each request
             log_level="critical",  # errors are told once: by us, or by our own log
             timeout_graceful_shutdown=_GRACE_SECONDS,
-            timeout_keep_alive=_KEEP_SECONDS,
+            timeout_keep_alive=given.keep_alive_seconds,
         )
         server = uvicorn.Server(config)
         with contextlib.suppress(SystemExit):  # how the server ends a failed start
@@ -198,7 +194,10 @@ def worker(
     ] = None,
 ) -> None:
     """Tune what the service has queued, on one device, until told to end."""
+    from functools import partial
+
     from service.app import configure_logging, run_worker
+    from service.jobs.devices import Foreground, open_in
     from service.jobs.planning import queue_of, target_of
 
     given = inputs.settings(device=device, database_url=database_url)
@@ -210,11 +209,12 @@ def worker(
             hint=f"--queue {own}, or auto, which is the queue of the device",
         )
     configure_logging(given)
+    measuring = Foreground(given.measure_niceness)  # from before, see the class
     os.nice(given.worker_niceness)
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     output.note(f"fuseplan: tuning on {given.device} (database {location(given)})")
-    run_worker(given, lambda: _wait(told))
+    run_worker(given, lambda: _wait(told), partial(open_in, measuring))
 
 
 def _wait(told: threading.Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,8 @@ class Counts:
 class Budget:
     """Time that lookups share; those that run side by side spend it once.
 
+    Safe to use from many threads.
+
     Args:
         seconds: all of it.
         clock: seconds that only grow.
@@ -50,6 +53,7 @@ class Budget:
         self, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.counts = Counts()
+        self._lock = threading.Lock()
         self._left = seconds
         self._clock = clock
         self._running = 0
@@ -58,15 +62,18 @@ class Budget:
     @contextmanager
     def spending(self) -> Iterator[float]:
         """Spend time for as long as the block lasts; gives when it will be over."""
-        if self._running == 0:
-            self._since = self._clock()
-        self._running += 1
-        try:
-            yield self._since + self._left
-        finally:
-            self._running -= 1
+        with self._lock:
             if self._running == 0:
-                self._left -= self._clock() - self._since
+                self._since = self._clock()
+            self._running += 1
+            deadline = self._since + self._left
+        try:
+            yield deadline
+        finally:
+            with self._lock:
+                self._running -= 1
+                if self._running == 0:
+                    self._left -= self._clock() - self._since
 
     def left(self, deadline: float) -> float:
         """Seconds until a deadline; never below zero."""
@@ -74,12 +81,13 @@ class Budget:
 
     def count(self, found: T) -> T:
         """Count what a lookup found; gives it back."""
-        if not isinstance(found, Miss):
-            self.counts.hits += 1
-        elif found.reason == "error":
-            self.counts.errors += 1
-        else:
-            self.counts.misses += 1
+        with self._lock:
+            if not isinstance(found, Miss):
+                self.counts.hits += 1
+            elif found.reason == "error":
+                self.counts.errors += 1
+            else:
+                self.counts.misses += 1
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,7 @@ def explanation(plan: Json, answer: Json, names: Names) -> Told:
         b=b,
         question=f"Why are these two {'' if fused else 'not '}fused?",
         fused=fused,
-        reason=_named(str(answer["reason"]), answer["tensors"], names),
+        reason=_named(str(answer["reason"]), _told(answer), names),
         tensors=tuple(
             (_name(tensor["id"], names), size(tensor["bytes"]))
             for tensor in answer["tensors"]
@@ -123,9 +123,13 @@ def _name(id_: str, names: Names) -> str:
     return next(iter(names.get(id_, ())), id_)
 
 
-def _named(reason: str, tensors: Sequence[Json], names: Names) -> str:
+def _told(answer: Json) -> set[str]:
+    """Ids that the reason may speak of: those of the nodes and of tensors between."""
+    return {one["id"] for one in (answer["a"], answer["b"], *answer["tensors"])}
+
+
+def _named(reason: str, ids: Set[str], names: Names) -> str:
     """The reason with the user's names in it, as the beginning of a sentence."""
-    ids = {tensor["id"] for tensor in tensors}
     is_name = reason.partition(" ")[0].rstrip(",") in ids
     for id_ in ids:
         reason = re.sub(

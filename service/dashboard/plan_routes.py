@@ -45,7 +45,7 @@ from service.dashboard.shared import (
 from service.dashboard.sides import sides_view, without_fusion
 from service.dashboard.source import Api, ApiDep, ApiProblem
 from service.dashboard.tensors import flows
-from service.store.base import Number
+from service.jobs.numbers import Number
 
 Order = Literal["launch", "time", "ratio", "roof", "traffic"]
 JobId = Annotated[str, Query(max_length=100)]

@@ -28,7 +28,7 @@ from service.dashboard.shared import (
     pages,
 )
 from service.dashboard.source import Api, ApiDep, ApiProblem
-from service.store.base import Number
+from service.jobs.numbers import Number
 
 RECENT: Final = 8
 PAGE_JOBS: Final = 50

@@ -17,7 +17,7 @@ from service.dashboard.kernels import Json
 from service.dashboard.shared import find_plan_or_none, new_router, pages
 from service.dashboard.source import Api, ApiDep
 from service.dashboard.strips import strip
-from service.store.base import Number
+from service.jobs.numbers import Number
 
 PAGE_TRIALS: Final = 100
 SAMPLE: Final = 1500

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cost_model.catalog import DEVICES
+from service.errors import NodeNotFound
+from service.jobs.opposite import VIEWS
+from tuner.model import closest
 
 Json = Mapping[str, Any]
 
@@ -50,10 +53,45 @@ class _View:
         """Whether some kernel computes both nodes."""
         return any({a, b} <= set(kernel["nodes"]) for kernel in self.body["kernels"])
 
+    def computed(self, ids: Sequence[str]) -> list[str]:
+        """Those that a kernel computes and that are no views; all if none is."""
+        nodes = self.body["graph"]["nodes"]
+        views = {node["id"] for node in nodes if node["op"] in VIEWS}
+        found = [id_ for id_ in ids if id_ not in views and self.kernels(id_)]
+        return found or list(ids)
+
+    def idle(self, id_: str) -> str:
+        """Why no kernel computes a node; empty where one does."""
+        if self.kernels(id_):
+            return ""
+        prepared = self.body.get("prepare_graph", {}).get("nodes", ())
+        at_load = any(node["id"] == id_ for node in prepared)
+        return f"{id_} {'runs once at load' if at_load else 'only renames memory'}"
+
     def is_edge(self, a: str, b: str) -> bool:
-        """Whether one of two nodes reads the other."""
+        """Whether one of two nodes reads the other, by way of views or not."""
         first, second = self.node(a), self.node(b)
-        return bool(first and second and self.direct(first, second))
+        return bool(
+            first
+            and second
+            and any(
+                self.home(name) in one["outputs"]
+                for one, other in ((first, second), (second, first))
+                for name in other["inputs"]
+            )
+        )
+
+    def home(self, tensor: str) -> str:
+        """The tensor whose memory another one renames; itself when it is no view."""
+        views = {
+            name: node["inputs"][0]
+            for node in self.body["graph"]["nodes"]
+            if node["op"] in VIEWS
+            for name in node["outputs"]
+        }
+        while tensor in views:
+            tensor = views[tensor]
+        return tensor
 
     def size_bytes(self, tensor: str) -> int:
         """Bytes of a tensor; 0 when the body does not say."""
@@ -90,9 +128,29 @@ def priced_seconds(body: Json, moved_bytes: int, *, launches: int) -> float | No
     return _View(body=body).seconds(moved_bytes, launches)
 
 
-def has_node(body: Json, id_: str) -> bool:
-    """Whether the plan's graph has a node of this id."""
-    return _View(body=body).node(id_) is not None
+def parts(body: Json, names: Mapping[str, Sequence[str]], name: str) -> list[str]:
+    """Canonical ids of what a node of the user's became, or of one given by its id.
+
+    Args:
+        body: stored body of a plan.
+        names: canonical id -> names in the model that was handed in.
+        name: a name, or an id.
+
+    Raises:
+        NodeNotFound: the plan's graph has no such node.
+    """
+    view = _View(body=body)
+    if view.node(name) is not None:
+        return [name]
+    named = (str(id_) for id_, given in names.items() if name in given)
+    found = [id_ for id_ in named if view.node(id_) is not None]
+    if not found:
+        raise NodeNotFound(
+            name,
+            "the graph of this plan has no such node",
+            hint="take a node name of the model, or an id such as n12 of its plan",
+        )
+    return found
 
 
 def pair(body: Json, first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
@@ -105,15 +163,39 @@ def pair(body: Json, first: Sequence[str], second: Sequence[str]) -> tuple[str, 
 
     Returns:
         Two parts in one kernel, if there are such; else two of which one reads the
-        other, else any two that are not the same.
+        other, else any two that are not the same. Parts that no kernel computes are
+        taken where there are no others.
     """
     view = _View(body=body)
-    both = [(a, b) for a in first for b in second if a != b]
-    near = (ends for ends in both if view.is_edge(*ends))
-    return next(
-        (ends for ends in both if view.share(*ends)),
-        next(near, both[0] if both else (first[0], second[0])),
-    )
+    ends = (view.computed(first), view.computed(second))
+    return closest(*ends, view.share, view.is_edge)
+
+
+def kernels(body: Json, nodes: Sequence[str]) -> list[str]:
+    """Names of the kernels that compute one of some nodes, in the plan's order."""
+    held = (k for k in body["kernels"] if not set(nodes).isdisjoint(k["nodes"]))
+    return [kernel["name"] for kernel in held]
+
+
+def no_choice(body: Json, a: str, b: str) -> str:
+    """Why two nodes cannot be the other way round, as far as it is plain to see.
+
+    Args:
+        body: stored body of a plan.
+        a: canonical id of a node of it.
+        b: canonical id of another one.
+
+    Returns:
+        The reason; empty where only a solution of the problem can tell.
+    """
+    if a == b:
+        return f"both are {a}, one node of the plan"
+    idle = _idle(_View(body=body), a, b)
+    return f"{idle}: no kernel computes it" if idle else ""
+
+
+def _idle(view: _View, a: str, b: str) -> str:
+    return view.idle(a) or view.idle(b)
 
 
 def explain(body: Json, a: str, b: str) -> dict[str, Any]:
@@ -138,8 +220,8 @@ def explain(body: Json, a: str, b: str) -> dict[str, Any]:
     if shared:
         return {**told, **_split(view, first, second, shared[0])}
     if not kernels_a or not kernels_b:
-        reason = "one of them runs once at load, or only renames memory: it needs no"
-        return {**told, "reason": f"{reason} kernel", "tensors": [], "other": None}
+        reason = f"{_idle(view, a, b)}: it needs no kernel"
+        return {**told, "reason": reason, "tensors": [], "other": None}
     return {**told, **_join(view, kernels_a[0], kernels_b[0])}
 
 

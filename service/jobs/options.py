@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
@@ -55,6 +56,31 @@ def _hint(place: tuple[int | str, ...]) -> str:
     if place[:1] == ("shapes",):
         return _SIZES
     return f"options: {', '.join(PlanOptions.model_fields)}"
+
+
+class RepeatedName(ValueError):
+    """An object has two values of one name, of which one would be lost unsaid."""
+
+
+def decoded(text: str | bytes) -> Any:
+    """The value of a JSON text in which no object has a name twice (RFC 8259, 4).
+
+    Raises:
+        RepeatedName: some object has.
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(text, object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        msg = f"an object has the name {twice!r} twice"
+        raise RepeatedName(msg)
+    return found
 
 
 def read_options(given: Mapping[str, Any], target: str) -> Options:

@@ -168,6 +168,8 @@ class ReaderPool:
                 raise _died(child, error, seconds) from error
             if "died" in told:
                 raise _died(child, MemoryError(), seconds)
+        for kind, problem in told["warnings"]:
+            log.warning("warning", kind=kind, problem=problem, place=f"reader {what}")
         if "error" in told:
             raise _refused(told["error"])
         return told, parts

@@ -11,6 +11,7 @@ import json
 import resource
 import sys
 import traceback
+import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
@@ -101,15 +102,19 @@ def serve(pipe: Connection, reader: Reader) -> None:
             data = pipe.recv_bytes()
         except EOFError:
             return
+        heard: list[warnings.WarningMessage] = []
         try:
-            answer, parts = reader.answer(head, data)
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always", RuntimeWarning)
+                answer, parts = reader.answer(head, data)
         except (MemoryError, RecursionError) as error:
             send(pipe, {"died": type(error).__name__}, ())
             return
         except Exception as error:  # noqa: BLE001 - the top loop of this process
             traceback.print_exception(error)
             answer, parts = _fault(error), ()
-        send(pipe, answer, parts)
+        told = [[one.category.__name__, str(one.message)] for one in heard]
+        send(pipe, {**answer, "warnings": told}, parts)
 
 
 def _fault(error: Exception) -> dict[str, Any]:

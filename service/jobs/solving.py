@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from service.jobs.explaining import no_choice
 from service.jobs.opposite import opposite
 from service.jobs.planning import Question
 from service.store.plans import PlanRevision
@@ -37,6 +38,8 @@ def solve_other(
         else what the other plan does differently.
     """
     nodes = [told["a"]["id"], told["b"]["id"]]
+    if reason := no_choice(body, *nodes):
+        return _without(told, body["objective_seconds"], reason)
     pin = {"fuse": not told["fused"], "nodes": nodes}
     pins = [*question.options.get("pins", ()), pin]
     pinned = Question(
@@ -53,13 +56,18 @@ def solve_other(
     try:
         found = plan(pinned)
     except ConstraintsUnsatisfiable as error:
-        seconds, reason = None, error.problem
-    else:
-        seconds = found.objective_seconds
-        reason = opposite(ours, json.loads(found.body), nodes)
+        return _without(told, ours_seconds, error.problem)
+    return {
+        **_without(told, ours_seconds, opposite(ours, json.loads(found.body), nodes)),
+        "other_objective_seconds": found.objective_seconds,
+    }
+
+
+def _without(told: Json, seconds: float, reason: str) -> dict[str, Any]:
+    """The answer where no plan has the other choice."""
     return {
         "fused": told["fused"],
-        "objective_seconds": ours_seconds,
-        "other_objective_seconds": seconds,
+        "objective_seconds": seconds,
+        "other_objective_seconds": None,
         "reason": reason,
     }

@@ -6,8 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy import make_url
-
+from service.store.address import shown
 from service.store.errors import BackupFailed
 from service.store.filesystem import database_file
 
@@ -24,7 +23,7 @@ def copy(url: str, path: Path) -> int:
     source = database_file(url)
     if source is None:
         raise BackupFailed(
-            make_url(url).render_as_string(hide_password=True),
+            shown(url),
             "only SQLite is copied by this command",
             hint="use pg_dump, and pg_restore to get it back",
         )

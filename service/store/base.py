@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import Field
 from sqlalchemy import JSON, DateTime, Dialect, MetaData, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import DeclarativeBase, Session
@@ -15,9 +14,6 @@ from sqlalchemy.types import TypeDecorator
 MOST_NUMBER: Final = 2**53 - 1
 """Largest number of an event, or of a row, that a client may name: both databases hold
 it, and every reader of JSON tells it from its neighbours (RFC 8259, section 6)."""
-
-Number = Annotated[int, Field(ge=0, le=MOST_NUMBER)]
-"""The number of an event or of a row, as a request gives it."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):

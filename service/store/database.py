@@ -13,6 +13,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from service.store.address import shown
 from service.store.errors import Reason, StoreUnavailable
 from service.store.filesystem import database_file, network_file_system
 
@@ -168,8 +169,7 @@ def connect(url: str, *, busy_timeout_seconds: float = 5.0) -> Database:
     # The connection used last has in its cache what is asked for again: `lifo`.
     if parsed.get_backend_name() != "sqlite":
         engine = create_engine(parsed, pool_pre_ping=True, pool_use_lifo=True)
-        location = parsed.render_as_string(hide_password=True)
-        return Database(reader=engine, writer=engine, location=location)
+        return Database(reader=engine, writer=engine, location=shown(parsed))
     location = _prepare_file(parsed)
     engine = create_engine(
         parsed, connect_args={"check_same_thread": False}, pool_use_lifo=True
@@ -213,7 +213,7 @@ def _prepare_file(url: URL) -> str:
     path = database_file(url)
     if path is None:
         msg = "an in-memory database cannot be shared between threads"
-        raise StoreUnavailable(str(url), "missing", msg)
+        raise StoreUnavailable(shown(url), "missing", msg)
     kind = network_file_system(path)
     if kind:
         raise StoreUnavailable(str(path), "network-file-system", f"it is on {kind}")

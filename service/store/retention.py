@@ -21,6 +21,7 @@ from sqlalchemy import (
     Update,
     delete,
     func,
+    or_,
     select,
     union,
     update,
@@ -108,8 +109,21 @@ def collect(session: Session, retention: Retention) -> Collected:
 def faults(session: Session) -> Iterator[str]:
     """What is wrong with what is stored: one line for each fault.
 
-    Every pointer leads to a body that has its digest, and so does all that it names.
+    Every pointer leads to a body that has its digest, and so does all that it names;
+    what it holds a copy of is as the copy says.
     """
+    other = or_(
+        PlanPointerRow.digest.is_distinct_from(PlanRevisionRow.digest),
+        PlanPointerRow.objective_seconds.is_distinct_from(PlanRevisionRow.objective_seconds),
+        PlanPointerRow.kernels.is_distinct_from(PlanRevisionRow.kernels),
+    )
+    for key, evidence in session.execute(
+        select(PlanPointerRow.key, PlanPointerRow.evidence)
+        .join(PlanRevisionRow, PlanRevisionRow.id == PlanPointerRow.copy_of)
+        .where(other)
+        .order_by(PlanPointerRow.key, PlanPointerRow.evidence)
+    ):
+        yield f"the {evidence} pointer of plan {key} is no copy of its revision"
     rows = session.execute(
         select(PlanPointerRow.key, PlanPointerRow.evidence, PlanRevisionRow.digest)
         .join(PlanRevisionRow, PlanRevisionRow.id == PlanPointerRow.revision_id)

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import psycopg
 from sqlalchemy import make_url
 
+from service.store.address import shown
 from service.store.database import CACHE_KIB
 from service.store.errors import StoreUnavailable
 from service.store.filesystem import database_file
@@ -25,11 +26,11 @@ MOST_KEYS: Final = 50
 """Keys of one question: more would hold the loop up."""
 
 _QUERY: Final = (
-    "SELECT plan_pointers.key, plan_pointers.evidence, plan_revisions.digest"
-    " FROM plan_pointers"
-    " JOIN plan_revisions ON plan_pointers.revision_id = plan_revisions.id"
-    " WHERE plan_pointers.key "
+    "SELECT key, evidence, CASE WHEN copy_of = revision_id THEN digest ELSE"
+    " (SELECT digest FROM plan_revisions WHERE id = plan_pointers.revision_id) END"
+    " FROM plan_pointers WHERE key "
 )
+"""The copy in a pointer, while it is of what is pointed to; see `PlanPointerRow`."""
 _ANSWER_SECONDS: Final = 2.0
 
 Digests = Mapping[str, Mapping[str, str]]
@@ -58,7 +59,7 @@ def watch(url: str) -> Watcher:
     server = parsed.set(drivername="postgresql")
     return _Server(
         server.render_as_string(hide_password=False),
-        server.render_as_string(hide_password=True),
+        shown(server),
     )
 
 

@@ -32,6 +32,7 @@ from service.client import (
     parse_events,
     requests,
 )
+from service.client.budget import Budget
 from service.settings import Settings
 from service.store import Database
 from tests.service.cli.conftest import softmax_graph
@@ -119,6 +120,40 @@ def test_many_plans_are_looked_up_at_once(running: Running) -> None:
         told,
         "fuseplan: 1 hits, 1000 misses, 0 errors",
     )
+
+
+def test_threads_share_one_budget() -> None:
+    """Whoever begins to spend reads the clock alone; the time counts once."""
+    moments = iter((0.0, 3.0))
+    together = threading.Barrier(2)
+    met: list[bool] = []
+
+    def clock() -> float:
+        try:  # another thread that is here at the same time would end the wait
+            together.wait(0.2)
+            met.append(True)
+        except threading.BrokenBarrierError:
+            met.append(False)
+        return next(moments)
+
+    budget = Budget(10.0, clock)
+    inside = threading.Barrier(2)
+    deadlines: list[float] = []
+
+    def spend() -> None:
+        with budget.spending() as deadline:
+            deadlines.append(deadline)
+            budget.count(Miss(reason="unknown"))
+            inside.wait(5)
+
+    threads = [threading.Thread(target=spend) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert met == [False, False]
+    assert deadlines == [10.0, 10.0]
+    assert budget.counts.misses == 2
 
 
 def test_refusals_carry_the_problem(running: Running) -> None:

@@ -172,6 +172,51 @@ def test_a_choice_that_no_plan_has_says_why(start: Start) -> None:
     )
 
 
+def with_prepared_weight() -> dict[str, Any]:
+    """The small graph, with a weight that is halved once, and a view at its end."""
+    graph = graph_json()
+    graph["weights"] = [{"name": "w", "dtype": "f32", "shape": [32, 64]}]
+    more = (("Neg", ["w"], "v", {}), ("Mul", ["y", "v"], "z", {}))
+    flat = ("Flatten", ["z"], "f", {"axis": 0})
+    for op, inputs, output, attributes in (*more, flat):
+        graph["nodes"].append(
+            {
+                "name": op.lower(),
+                "op": op,
+                "domain": "",
+                "inputs": inputs,
+                "outputs": [output],
+                "attributes": attributes,
+            }
+        )
+    graph["outputs"] = ["f"]
+    return graph
+
+
+def test_what_no_kernel_computes_has_no_other_choice(start: Start) -> None:
+    """What runs once at load, a node and itself: an answer that says so, no error."""
+    client = start(worker=True, device="null:0")
+    asked = {"graph": with_prepared_weight(), "target": "cpu", "mode": "tuned"}
+    answer = client.post("/v1/plans", json=asked).json()
+    key = answer["plan_key"]
+    at_load = answer["plan"]["prepare_graph"]["nodes"][0]["id"]
+    idle = {"a": "neg", "b": "mul"}
+    told = client.get(f"/v1/plans/{key}/explain", params=idle).json()
+    solved = client.get(f"/v1/plans/{key}/explain/solved", params=idle)
+    same = client.get(f"/v1/plans/{key}/explain/solved?a=relu&b=relu").json()
+    assert told["reason"] == f"{at_load} runs once at load: it needs no kernel"
+    assert (told["fused"], told["other"]) == (False, None)
+    assert solved.status_code == 200, solved.text
+    assert solved.json()["other_objective_seconds"] is None
+    assert (
+        solved.json()["reason"] == f"{at_load} runs once at load: no kernel computes it"
+    )
+    assert same["other_objective_seconds"] is None
+    assert "one node of the plan" in same["reason"]
+    page = client.get(f"/plans/{key}/explain/solved", params=idle).text
+    assert "no plan has the other choice" in page
+
+
 def test_a_choice_is_not_solved_without_the_model(client: TestClient) -> None:
     """A plan that no job was for has no model: the message says what to do."""
     key = submit(client)["plan_key"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -48,3 +51,22 @@ def test_a_job_is_found_by_the_request_that_made_it(start: Start) -> None:
             told = {str(line["event"]): line for line in lines}
     assert told["job begun"]["request_id"] == "build-18"
     assert told["job ended"]["state"] == "succeeded"
+
+
+def test_a_warning_is_a_line_of_the_log() -> None:
+    """As JSON like all others, with its kind; nothing goes past it to stderr."""
+    code = (
+        "from service.app import configure_logging\n"
+        "from service.settings import Settings\n"
+        "from tuner.fusion.soundness import believed\n"
+        "configure_logging(Settings())\n"
+        "assert believed(2.0, 1.0, where='bound of a test') == 0.0\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    line = json.loads(ended.stdout)
+    assert ended.stderr == ""
+    assert (line["event"], line["level"]) == ("warning", "warning")
+    assert line["kind"] == "UnsoundBound"
+    assert "bound of a test" in line["problem"]

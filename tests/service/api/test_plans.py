@@ -258,6 +258,24 @@ def test_a_body_that_is_too_large_is_refused_early(start: Start) -> None:
         assert answer.json()["code"] == "body-too-large"
 
 
+def test_a_name_is_told_once(shared: TestClient) -> None:
+    """In a body and in the options of a query: of two values one would be lost."""
+    body = json.dumps({"graph": graph_json(), "target": "cpu", "options": {}})
+    body = body.replace('"options": {}', '"options": {"shapes": {"n": 4, "n": 5}}')
+    given = {"content": body, "headers": {"Content-Type": "application/json"}}
+    in_body = shared.post("/v1/plans", **given)  # type: ignore[arg-type]
+    in_query = shared.post(
+        "/v1/plans",
+        content=graph_onnx(),
+        params={"target": "cpu", "options": '{"shapes": {"n": 4, "n": 5}}'},
+        headers=ONNX,
+    )
+    assert (in_body.status_code, in_body.json()["code"]) == (400, "malformed-body")
+    assert (in_query.status_code, in_query.json()["code"]) == (422, "invalid-request")
+    for answer in (in_body, in_query):
+        assert "'n' twice" in answer.json()["detail"]
+
+
 def test_a_submitted_model_is_not_public(client: TestClient) -> None:
     """Nobody can fetch a model by its digest."""
     data = graph_onnx()
@@ -283,12 +301,15 @@ def test_names_with_strange_letters_come_back_whole(client: TestClient) -> None:
         ("wait=5", 5),
         ("respond-async, wait=10", 10),
         ("wait = 3; x", 3),
+        ("wait=0.25", 0.25),
+        ("wait=2.5, respond-async", 2.5),
+        ("wait=1.2.3", 0),
         ("wait=9999", 60),
         ("await=5", 0),
         ("wait=-1", 0),
         ("", 0),
     ],
 )
-def test_the_prefer_header(header: str, seconds: int) -> None:
+def test_the_prefer_header(header: str, seconds: float) -> None:
     """Only `wait` counts, up to a limit."""
     assert wait_seconds(header) == seconds

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.settings import Settings
 from tests.service.api.models import graph_onnx
 from tests.service.api.test_jobs import ENDED, parse
 from tuner.errors import DeviceUnavailable
@@ -32,7 +33,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(folder: Path, device: str) -> Iterator[tuple[httpx.Client, int]]:
+def serving(
+    folder: Path, device: str, **given: str
+) -> Iterator[tuple[httpx.Client, int]]:
     """A running service and its process id; it is killed in the end."""
     port = free_port()
     environment = {
@@ -40,6 +43,7 @@ def serving(folder: Path, device: str) -> Iterator[tuple[httpx.Client, int]]:
         "XDG_DATA_HOME": str(folder),
         "FUSEPLAN_DEVICE": device,
         "FUSEPLAN_LOG_LEVEL": "warning",
+        **given,
     }
     command = [sys.executable, "-c", COMMAND, "serve", "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
@@ -104,6 +108,20 @@ def test_no_job_is_lost_when_the_service_is_killed(tmp_path: Path) -> None:
                 events = parse(stream.iter_lines())
             assert [int(one["id"]) for one in events] == list(range(1, len(events) + 1))
             assert [one["event"] for one in events].count("done") == 1
+
+
+def test_a_connection_idles_as_long_as_is_said(tmp_path: Path) -> None:
+    """The service closes it then, and not before; by default after most proxies do."""
+    told = {"FUSEPLAN_KEEP_ALIVE_SECONDS": "1", "FUSEPLAN_WORKER": "false"}
+    with serving(tmp_path, "null:0", **told) as (client, _):
+        address = ("127.0.0.1", client.base_url.port or 0)
+        with socket.create_connection(address, timeout=30) as connection:
+            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+            began = time.monotonic()
+            assert connection.recv(65536) == b""
+            assert time.monotonic() - began > 0.9
+    assert Settings().keep_alive_seconds > 60
 
 
 ATTEMPTS = 4

@@ -15,8 +15,25 @@ from tests.service.cli.conftest import Fuseplan
 
 
 def test_sizes_come_in_one_word_or_many() -> None:
-    """`--shape a=1,b=2 --shape c=3` names three sizes; the last one wins."""
-    assert inputs.sizes(["a=1,b=2", "c=3", "a=4"]) == {"a": 4, "b": 2, "c": 3}
+    """`--shape a=1,b=2 --shape c=3` names three sizes."""
+    assert inputs.sizes(["a=1,b=2", "c=3"]) == {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["n=4,n=5"], ["n=4", "n=4"], ["n=4, n =5"], ["n=1..8,n=4"], ["n=4", "n=1..8"]],
+)
+def test_a_dimension_is_told_once(words: list[str]) -> None:
+    """Of two sizes one would be lost unsaid, in whichever word they stand."""
+    with pytest.raises(BadArgument, match="are about one dimension") as caught:
+        inputs.sizes(inputs.ranges(words)[0])
+    assert caught.value.hint == "say n once"
+
+
+def test_an_option_is_told_once() -> None:
+    """JSON may name it twice; what is meant is not known."""
+    with pytest.raises(BadArgument, match="'n' twice"):
+        inputs.json_object("--options", '{"shapes": {"n": 4, "n": 5}}')
 
 
 @pytest.mark.parametrize("word", ["a", "a=", "=1", "a=x", "a=0", "a=-1", "a=1.5"])

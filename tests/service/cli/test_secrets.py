@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url, text
 
 from service.cli.serving import location
 from service.settings import Settings
@@ -19,13 +19,50 @@ def test_an_address_is_told_without_its_password() -> None:
     assert location(given) == "postgresql+psycopg://me:***@plans:5432/tuned"
 
 
+def test_a_password_behind_the_question_mark_is_hidden() -> None:
+    """PostgreSQL takes it there, too; the other parameters are told."""
+    told = location(
+        Settings(
+            database_url=f"postgresql+psycopg://me@plans/tuned?password={SECRET}"
+            f"&sslmode=require&sslpassword={SECRET}"
+        )
+    )
+    assert SECRET not in told
+    assert told == (
+        "postgresql+psycopg://me@plans/tuned"
+        "?password=***&sslmode=require&sslpassword=***"
+    )
+
+
+@pytest.mark.parametrize("words", [("db", "upgrade"), ("db", "verify"), ("doctor",)])
+def test_no_error_tells_the_password(
+    fuseplan: Fuseplan, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """A server that does not answer is named without it."""
+    address = f"postgresql+psycopg://me@127.0.0.1:1/tuned?password={SECRET}"
+    monkeypatch.setenv("FUSEPLAN_DATABASE_URL", address)
+    ended = fuseplan(*words)
+    assert ended.code == 7
+    assert "127.0.0.1" in ended.out + ended.err
+    assert SECRET not in ended.out + ended.err
+
+
 def test_no_command_tells_the_password(
     fuseplan: Fuseplan, postgres: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither for people nor as JSON."""
-    url = make_url(postgres()).set(password=SECRET)
-    address = url.render_as_string(hide_password=False)
-    monkeypatch.setenv("FUSEPLAN_DATABASE_URL", address)
+    url = make_url(postgres())
+    name = f"role_{url.database}"
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(
+            text(f"CREATE ROLE {name} LOGIN SUPERUSER PASSWORD '{SECRET}'")
+        )
+    engine.dispose()
+    address = url.set(username=name, password=SECRET)
+    monkeypatch.setenv(
+        "FUSEPLAN_DATABASE_URL", address.render_as_string(hide_password=False)
+    )
     for words in (
         ("db", "upgrade"),
         ("db", "upgrade", "--json"),

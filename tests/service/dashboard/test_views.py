@@ -111,7 +111,7 @@ def test_an_explanation_has_a_price_in_words(used: TestClient) -> None:
 
 
 def test_names_take_the_place_of_ids_in_a_reason() -> None:
-    """Each tensor's name stands where its id stood, and only there."""
+    """Each tensor's and node's name stands where its id stood, and only there."""
     answer = {
         "a": {"id": "n1", "op": "add", "kernels": ["k0"]},
         "b": {"id": "n2", "op": "mul", "kernels": ["k1"]},
@@ -123,6 +123,11 @@ def test_names_take_the_place_of_ids_in_a_reason() -> None:
     told = explanation(BODY, answer, {"t1": [r"a\1"], "t12": ["b"]})
     assert told.reason == r"a\1, b cross"
     assert told.summary == ""
+    at_load = {**answer, "reason": "n1 runs once at load", "tensors": []}
+    assert explanation(BODY, at_load, {"n1": ["halved"]}).reason == (
+        "halved runs once at load"
+    )
+    assert explanation(BODY, at_load, {}).reason == "n1 runs once at load"
 
 
 def test_disturbed_times_are_not_compared() -> None:

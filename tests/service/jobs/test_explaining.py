@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from service.jobs.explaining import explain, pair
+from service.cli.explaining import explanation
+from service.jobs.explaining import explain, pair, parts
+from service.jobs.planning import Planner, Question
 from tests.tuner.frontend.models import model, node, value
 from tuner import document
-from tuner.model import Model, load
+from tuner.model import Model, closest, load
 from tuner.pipeline import make_plan
 from tuner.plan import Options, Pin
 
@@ -56,3 +59,38 @@ def test_apart_the_parts_between_which_something_crosses_are_told(
     told = explain(body, *pair(body, norm, [end]))
     assert told["fused"] is False
     assert [tensor["bytes"] for tensor in told["tensors"]] == [64 * 256 * 4]
+
+
+def test_the_closest_parts_are_taken() -> None:
+    """Of two with the first tie, else the second, else any that are not the same."""
+    parts = (("a", "b"), ("b", "c"))
+    assert closest(*parts) == ("a", "b")
+    assert closest(*parts, lambda a, b: (a, b) == ("b", "c")) == ("b", "c")
+    never, always = (lambda *_: False), (lambda *_: True)
+    assert closest(*parts, never, lambda a, _: a == "b") == ("b", "c")
+    assert closest(*parts, lambda a, _: a == "b", always) == ("b", "c")
+    assert closest(("a",), ("a",), always) == ("a", "a")
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_the_command_line_and_the_plan_speak_of_the_same_parts(fuse: bool) -> None:
+    """Whether the norm is held together with its reader, or kept from it."""
+    nodes = [
+        node("Add", "x y", "a"),
+        node("LayerNormalization", "a g", "n"),
+        node("Flatten", "n", "f", axis=1),
+        node("Mul", "f y", "o"),
+    ]
+    given = [value("x", (64, 256)), value("y", (64, 256)), value("g", (256,))]
+    data = model(nodes, given, "o").SerializeToString()
+    pins = [{"fuse": fuse, "nodes": ["LayerNormalization:n", "Mul:o"]}]
+    question = Question(data=data, form="onnx", target="sm_90", options={"pins": pins})
+    planner = Planner(plan_seconds=5.0)
+    prepared = planner.prepare(question)
+    told = explanation(prepared, "LayerNormalization:n", "Mul:o")
+    body = json.loads(planner.analytic(prepared).body)
+    names = prepared.model.names
+    ends = pair(body, *(parts(body, names, name) for name in (told["a"], told["b"])))
+    assert explain(body, *ends)["fused"] is told["fused"] is fuse
+    assert told["other_objective_seconds"] is None  # the pin allows nothing else
+    assert told["reason"]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from service.errors import DeviceBusy
-from service.jobs.devices import open_runner
+from service.jobs.devices import MOST_NICE, Foreground, open_in, open_runner
 from service.jobs.locks import DeviceLock, NameLock
 from service.store import Database, connect
 from tests.service.conftest import NewDatabase
 from tuner.errors import DeviceUnavailable
+from tuner.runtime.runner import Runner
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,47 @@ def test_a_core_that_may_not_be_used_is_refused() -> None:
     with pytest.raises(DeviceUnavailable, match="usable cores"), open_runner("cpu:999"):
         pass
     assert os.sched_getaffinity(0) == before
+
+
+def test_what_measures_goes_before_what_prepares() -> None:
+    """The child has the niceness of the thread from before its worker became nice."""
+    base = os.getpriority(os.PRIO_PROCESS, 0)
+    foreground = Foreground(3)
+    found: list[int] = []
+
+    def work() -> None:
+        os.nice(5)
+        found.append(os.getpriority(os.PRIO_PROCESS, 0))
+        with open_in(foreground, "cpu", lambda _: Runner("null")) as runner:
+            assert runner.toolchain
+            pid = runner.pid  # type: ignore[attr-defined]
+            found.append(os.getpriority(os.PRIO_PROCESS, pid))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    assert found == [min(base + 5, MOST_NICE), min(base + 3, MOST_NICE)]
+    assert os.getpriority(os.PRIO_PROCESS, 0) == base
+
+
+def test_a_core_is_kept_to_while_its_device_is_open() -> None:
+    """By the thread that prepares, too: on others somebody else may measure."""
+    before = os.sched_getaffinity(0)
+    core = min(before)
+    with open_in(Foreground(0), f"cpu:{core}", lambda _: Runner("null")) as runner:
+        assert os.sched_getaffinity(0) == {core}
+        assert runner.device_name
+    assert os.sched_getaffinity(0) == before
+
+
+def test_an_error_of_the_device_is_the_callers() -> None:
+    """It is raised where the device was asked, and the thread serves on."""
+    foreground = Foreground(0)
+    with pytest.raises(DeviceUnavailable, match="999"), open_in(foreground, "cpu:999"):
+        pass
+    with pytest.raises(ZeroDivisionError):
+        foreground.call(lambda: 1 // 0)
+    assert foreground.call(lambda: 1) == 1
 
 
 def test_a_name_is_held_by_one_host(postgres: NewDatabase) -> None:

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 from onnx import helper
+from structlog.testing import capture_logs
 
 from service.errors import ModelNotReadable
+from service.jobs import reader
 from service.jobs.planning import Planner, Question
 from service.jobs.reader import ReaderLimits, ReaderPool
 from tests.service.api.models import graph_onnx
@@ -149,3 +151,19 @@ def test_rules_reach_the_process() -> None:
         assert revision.kernels == 2
     finally:
         pool.close()
+
+
+def test_what_a_child_warns_of_is_logged(
+    monkeypatch: pytest.MonkeyPatch, pool: ReaderPool
+) -> None:
+    """Every time it happens, with its kind; its stderr is nobody's log."""
+    with capture_logs() as lines:
+        pool.outline(question())
+        assert lines == []
+        monkeypatch.setattr(reader, "_MODULE", "tests.service.jobs.doubting")
+        doubting = pool_of()
+        for width in (64, 96):
+            doubting.outline(question(graph_onnx(width=width)))
+        doubting.close()
+    assert [line["kind"] for line in lines] == ["UnsoundBound", "UnsoundBound"]
+    assert all("bound of a test" in line["problem"] for line in lines)

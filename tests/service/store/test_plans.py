@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
 
-from service.store import Database, blobs, plans
+from service.store import Database, blobs, plans, retention
 from service.store.blobs import Blob, BlobRow
 from service.store.errors import BrokenReference, StoreUnavailable
-from service.store.watching import watch
+from service.store.plans import PlanPlace
+from service.store.watching import Digests, watch
 from tests.service.store.samples import KEY, identity, register, revision
 
 
@@ -110,13 +113,117 @@ def test_counts_and_lists(database: Database, now: datetime) -> None:
         plans.publish(session, KEY, revision(b"2", "measured"), now=now)
         newest = plans.newest(session)
         assert plans.count(session) == {"analytic": 1, "measured": 1}
-        best = plans.pointers(session, [KEY, "c" * 64])
-        assert {key: one.evidence for key, one in best.items()} == {KEY: "measured"}
-        assert plans.pointers(session, [KEY], ("compiled",)) == {}
+        for look in (plans.pointers, plans.places):
+            best = look(session, [KEY, "c" * 64])
+            assert {key: one.evidence for key, one in best.items()} == {KEY: "measured"}
+            assert look(session, [KEY], ("compiled",)) == {}
+            assert look(session, []) == {}
         assert plans.keys_of(session) == (KEY,)
         assert plans.keys_of(session, target="sm_90") == ()
     assert [one.identity for one in newest] == [identity()]
     assert newest[0].pointer.evidence == "measured"
+
+
+def as_answered(session: Session, key: str = KEY) -> dict[str, PlanPlace]:
+    """What a lookup of many keys says of one, for each evidence."""
+    return {
+        kind: found[key]
+        for kind in plans.ORDER
+        if (found := plans.places(session, [key], (kind,)))
+    }
+
+
+def as_stored(session: Session, key: str = KEY) -> dict[str, PlanPlace]:
+    """The same, of the revisions that are pointed to."""
+    found = (plans.pointer(session, key, (kind,)) for kind in plans.ORDER)
+    return {
+        one.evidence: PlanPlace(
+            key=key,
+            evidence=one.evidence,
+            digest=one.digest,
+            objective_seconds=one.objective_seconds,
+            kernels=one.kernels,
+        )
+        for one in found
+        if one is not None
+    }
+
+
+def test_many_keys_are_answered_as_each_of_them(
+    database: Database, now: datetime
+) -> None:
+    """Whatever was published in whichever order, and once a key is evicted."""
+    luck = random.Random(11)
+    keys = [f"{number:064x}" for number in range(4)]
+    with database.write() as session:
+        for key in keys:
+            register(session, now, key)
+        for number in range(40):
+            made = replace(
+                revision(f"{number}".encode(), luck.choice(plans.ORDER), luck.random()),
+                kernels=luck.randint(1, 9),
+                contended=luck.random() < 0.2,
+            )
+            key = luck.choice(keys)
+            plans.publish(session, key, made, now=now)
+            assert as_answered(session, key) == as_stored(session, key) != {}
+        plans.evict(session, keys[0])
+        assert as_answered(session, keys[0]) == {}
+        assert set(plans.places(session, keys)) == set(keys[1:])
+
+
+def test_a_program_of_before_may_move_a_pointer(
+    database: Database, url: str, now: datetime
+) -> None:
+    """It knows of no copy: what is pointed to is answered, not what was copied."""
+    with database.write() as session:
+        register(session, now)
+        plans.publish(session, KEY, revision(b"1", "measured", 3.0), now=now)
+        plans.publish(session, KEY, revision(b"2", "measured", 5.0), now=now)
+        session.execute(
+            text(
+                "UPDATE plan_pointers SET revision_id ="
+                " (SELECT max(id) FROM plan_revisions)"
+            )
+        )
+        newest = as_stored(session)
+        assert newest["measured"].objective_seconds == 5.0
+        assert as_answered(session) == newest
+    watched = asyncio.run(_watched(url))
+    assert watched == {KEY: {"measured": newest["measured"].digest}}
+    with database.write() as session:
+        session.execute(
+            text(
+                "UPDATE plan_pointers SET copy_of = NULL, digest = NULL,"
+                " objective_seconds = NULL, kernels = NULL"
+            )
+        )
+        assert as_answered(session) == newest
+    assert asyncio.run(_watched(url)) == watched
+
+
+async def _watched(url: str) -> Digests:
+    watcher = watch(url)
+    try:
+        return await watcher.digests([KEY])
+    finally:
+        await watcher.close()
+
+
+def test_many_keys_are_answered_from_the_pointers_alone(
+    database: Database, now: datetime
+) -> None:
+    """Revisions are not looked for; `db verify` would tell if they said otherwise."""
+    with database.write() as session:
+        register(session, now)
+        plans.publish(session, KEY, revision(), now=now)
+        before = plans.places(session, [KEY])
+        assert list(retention.faults(session)) == []
+        session.execute(text("UPDATE plan_revisions SET kernels = 999"))
+        assert plans.places(session, [KEY]) == before
+        assert list(retention.faults(session)) == [
+            f"the analytic pointer of plan {KEY} is no copy of its revision"
+        ]
 
 
 def test_two_writers_of_one_key_take_turns(database: Database, now: datetime) -> None:

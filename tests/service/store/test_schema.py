@@ -50,7 +50,7 @@ def test_upgrading_twice_changes_nothing(url: str) -> None:
 def check_migrations(database: Database) -> None:
     """Alembic finds no difference, and leaves tables that are not ours alone."""
     with database.write() as session:
-        session.execute(text("CREATE TABLE workflow_status (id INTEGER)"))
+        session.execute(text("CREATE TABLE IF NOT EXISTS workflow_status (id INTEGER)"))
     config = configuration()
     with database.writer.begin() as connection:
         config.attributes["connection"] = connection
@@ -91,12 +91,12 @@ def undo(database: Database) -> None:
 
 def test_a_used_database_goes_down_and_up_again(tmp_path: Path) -> None:
     """Jobs with events keep both on the way down, revision by revision, and back."""
-    url = stored("0005", tmp_path)
+    url = stored(newest_revision(), tmp_path)
     upgrade(url)
     database = connect(url)
     config = configuration()
     counted = text("SELECT (SELECT count(*) FROM jobs), count(*) FROM job_events")
-    for name in ("0004", "0003", "0002", "0001", newest_revision()):
+    for name in ("0005", "0004", "0003", "0002", "0001", newest_revision()):
         go = command.upgrade if name == newest_revision() else command.downgrade
         with database.writer.begin() as connection:
             config.attributes["connection"] = connection
@@ -126,8 +126,18 @@ def check_upgrade(url: str) -> None:
     with database.read() as session:
         found = plan_store.find(session, samples.KEY)
         damaged = list(retention.faults(session))
+        (place,) = plan_store.places(session, [samples.KEY]).values()
+        copied = session.scalars(
+            text("SELECT copy_of = revision_id FROM plan_pointers")
+        ).all()
     database.close()
     assert found is not None
+    assert copied == [True, True]
+    assert (place.digest, place.kernels) == (
+        found.pointer.digest,
+        found.pointer.kernels,
+    )
+    assert place.objective_seconds == found.pointer.objective_seconds
     assert found.body == b'{"plan":"measured"}'
     assert damaged == []
 
