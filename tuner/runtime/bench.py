@@ -13,13 +13,14 @@ from typing import Final
 import numpy as np
 
 from tuner.errors import TunerError, VerificationFailed
+from tuner.ir.fingerprint import text
 from tuner.ir.graph import Graph, Node
 from tuner.ir.interpreter import Precision, evaluate
 from tuner.ir.types import Array
 from tuner.plan import Measurement
-from tuner.runtime import library, wire
+from tuner.runtime import library
 from tuner.runtime.backend import Backend, Enqueue, Memory
-from tuner.runtime.feeds import VARIANTS, align, make_feeds
+from tuner.runtime.feeds import Variant, align, make_feeds, variants
 from tuner.runtime.flush import Flush, before_each
 from tuner.runtime.kernels import bind_generated, bind_library
 from tuner.runtime.requests import MeasureRequest
@@ -101,11 +102,12 @@ def interpret(
 
 def make_case(request: MeasureRequest) -> Case:
     """Draw inputs, another kind of them as long as the check would be void."""
-    case = _draw(request, 0)
+    plain, *others = variants(request.graph)
+    case = _draw(request, plain)
     if not request.verify:
         return case
-    for kind in range(len(VARIANTS)):
-        case = case if kind == 0 else _draw(request, kind)
+    for variant in (plain, *others):
+        case = case if variant is plain else _draw(request, variant)
         first, second = (interpret(request.graph, f, "float64") for f in case.feeds)
         case.references = tuple(
             {name: Truth.of(values) for name, values in outputs.items()}
@@ -131,9 +133,9 @@ def _fixed_names(request: MeasureRequest) -> frozenset[str]:
     return frozenset({*request.values, *(weights if others else ())})
 
 
-def _draw(request: MeasureRequest, kind: int) -> Case:
+def _draw(request: MeasureRequest, variant: Variant) -> Case:
     graph, fixed = request.graph, _fixed_names(request)
-    draw = partial(make_feeds, graph, variant=VARIANTS[kind], ranges=request.ranges)
+    draw = partial(make_feeds, graph, variant=variant, ranges=request.ranges)
     names = (*graph.inputs, *graph.weights)
     given = {n: align(a) for n, a in request.values.items() if n in names}
     still = tuple(name for name in names if name in fixed and name not in given)
@@ -144,24 +146,34 @@ def _draw(request: MeasureRequest, kind: int) -> Case:
 
 
 def _case_key(request: MeasureRequest) -> str:
-    """What decides inputs and references."""
-    identity = (
-        request.graph,
-        request.weights,
-        dict(request.values),
-        dict(request.ranges),
-        request.seeds,
-        request.verify,
+    """What decides inputs and references; equal for requests that ask the same.
+
+    By text, and not by the bytes in which a request travels: those hold what a graph
+    has remembered of itself since, such as its nodes by name.
+    """
+    values = sorted(request.values.items())
+    parts = (
+        text(request.graph),
+        repr(request.weights),
+        repr([(name, *_content(array)) for name, array in values]),
+        repr(sorted(request.ranges.items())),
+        repr(request.seeds),
+        repr(request.verify),
     )
-    return hashlib.sha256(wire.encode(identity)).hexdigest()
+    return hashlib.sha256("\n\n".join(parts).encode()).hexdigest()
+
+
+def _content(array: Array) -> tuple[str, tuple[int, ...], str]:
+    digest = hashlib.sha256(array.tobytes()).hexdigest()
+    return str(array.dtype), array.shape, digest
 
 
 def _identity(request: MeasureRequest) -> tuple[str, str, str]:
     """What a verification was a verification of."""
     source = request.source
-    text = "library" if source is None else f"{source.digest}/{source.grid}"
+    called = "library" if source is None else f"{source.digest}/{source.grid}"
     case = _case_key(replace(request, verify=True))
-    return case, text, request.exactness
+    return case, called, request.exactness
 
 
 class Bench:

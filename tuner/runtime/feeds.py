@@ -7,8 +7,9 @@ kinds of values are tried (`VARIANTS`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -29,18 +30,24 @@ class Variant:
     Attributes:
         positive: all floats between 1/4 and 7/4, else standard normal.
         scale: factor of the floats.
+        by_fan_in: whether the second operand of a product or convolution is divided
+            by the root of how many terms each of its sums has, so that results of a
+            long chain of them stay as large as its inputs (K. He et al., "Delving
+            Deep into Rectifiers", ICCV 2015, section 2.2).
         true_share: probability of True.
         nan_share: probability of NaN.
     """
 
     positive: bool = False
     scale: float = 1.0
+    by_fan_in: bool = False
     true_share: float = 0.5
     nan_share: float = 0.0
 
 
 VARIANTS: Final = (
     Variant(),
+    Variant(by_fan_in=True),
     Variant(positive=True, true_share=0.9),
     Variant(scale=0.125, true_share=0.9),
     Variant(positive=True, scale=0.25, true_share=0.1),
@@ -58,8 +65,15 @@ _POSITIVE: Final[Mapping[str, tuple[int, ...]]] = {
 _THROUGH: Final = frozenset(
     {"reshape", "transpose", "expand", "slice", "cast", "concat", "where"}
 )
+_PRODUCTS: Final = frozenset({"matmul", "conv"})
 _INT_SPAN: Final = (0, 9)
 _OPAQUE_SPAN: Final = (0, 1)
+
+
+def variants(graph: Graph) -> tuple[Variant, ...]:
+    """The kinds of values that differ for a graph, the first choice first."""
+    has_products = any(node.op in _PRODUCTS for node in graph.nodes)
+    return tuple(each for each in VARIANTS if has_products or not each.by_fan_in)
 
 
 def make_feeds(
@@ -82,6 +96,7 @@ def make_feeds(
     known = ranges or {}
     spans = _spans(graph)
     positive = _positive(graph)
+    terms = _fan_in(graph) if variant.by_fan_in else {}
     wanted = (*graph.inputs, *graph.weights) if names is None else names
     order = {name: place for place, name in enumerate((*graph.inputs, *graph.weights))}
     feeds = {}
@@ -89,7 +104,8 @@ def make_feeds(
         kind = graph.types[name]
         random = np.random.default_rng((seed, order[name]))
         span = known.get(name, spans.get(name))
-        feeds[name] = _draw(random, kind, span, variant, positive=name in positive)
+        own = replace(variant, scale=variant.scale / math.sqrt(terms.get(name, 1)))
+        feeds[name] = _draw(random, kind, span, own, positive=name in positive)
     return feeds
 
 
@@ -181,6 +197,20 @@ def _narrow(
 ) -> None:
     old = found.get(name, span)
     found[name] = (max(old[0], span[0]), min(old[1], span[1]))
+
+
+def _fan_in(graph: Graph) -> dict[str, int]:
+    """How many terms each sum has of a product or convolution by an operand."""
+    found: dict[str, int] = {}
+    for node in reversed(graph.nodes):
+        if node.op in _THROUGH and node.outputs[0] in found:
+            found[node.inputs[0]] = found[node.outputs[0]]
+        if node.op in _PRODUCTS:
+            name = node.inputs[1]
+            shape = graph.types[name].static_shape
+            count = math.prod(shape[1:]) if node.op == "conv" else shape[-2:][0]
+            found[name] = max(found.get(name, 1), count)
+    return found
 
 
 def _positive(graph: Graph) -> set[str]:

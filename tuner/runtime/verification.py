@@ -9,6 +9,7 @@ from wrong is void, and fails.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,13 @@ EPSILON: Final[Mapping[DType, float]] = {
     DType.F16: 2.0**-10,
     DType.BF16: 2.0**-7,
 }
+GREATEST: Final[Mapping[DType, float]] = {
+    DType.F64: float(np.finfo(np.float64).max),
+    DType.F32: float(np.finfo(np.float32).max),
+    DType.F16: float(np.finfo(np.float16).max),
+    DType.BF16: 255 * 2.0**120,
+}
+"""Largest finite number of each type."""
 _INFINITE_SHARE: Final = 0.9
 _CHUNK: Final = 1 << 15
 
@@ -174,7 +182,7 @@ def why_void(
             continue
         reason = _why_flat(
             values, second[name], varies=name in varying, infinite=allow_infinite
-        )
+        ) or _why_large(values, second[name], graph.types[name].dtype)
         if reason:
             return f"{name}: the reference {reason}"
     return ""
@@ -195,6 +203,18 @@ def _why_flat(first: Array, second: Array, *, varies: bool, infinite: bool) -> s
         return "is constant"
     if np.array_equal(first, second):
         return "does not depend on the inputs"
+    return ""
+
+
+def _why_large(first: Array, second: Array, dtype: DType) -> str:
+    """No kernel can be right where the result has no place in its own type."""
+    most = GREATEST.get(dtype, math.inf)
+    for values in (first, second):
+        if not np.issubdtype(values.dtype, np.floating):
+            continue
+        finite = np.abs(values[np.isfinite(values)])
+        if float(np.max(finite, initial=0.0)) > most:
+            return f"is greater than any {dtype.value}"
     return ""
 
 

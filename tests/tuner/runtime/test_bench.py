@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from tuner.errors import CompileFailed, VerificationFailed
 from tuner.ir.graph import Graph
 from tuner.ir.types import DType
 from tuner.plan import Source
+from tuner.runtime import wire
 from tuner.runtime.backend import ResourcesExceeded
-from tuner.runtime.bench import Bench, make_case
+from tuner.runtime.bench import Bench, _case_key, make_case
 from tuner.runtime.opencl import OpenCLBackend
 from tuner.runtime.requests import MeasureRequest
 
@@ -151,6 +153,58 @@ def test_what_is_only_verified_is_verified_once(bench: Bench) -> None:
     assert found.max_rel_error > 0
     assert bench.measure(request) == found
     assert len(bench._verified) == 1
+
+
+@pytest.mark.parametrize(
+    ("graph", "kernel"),
+    [(exp_add(), GOOD), (exp_add(), None), (matmul_add(), None)],
+    ids=["generated", "library", "library with weights"],
+)
+def test_whoever_is_called_can_be_verified_without_timing(
+    opencl: OpenCLBackend, graph: Graph, kernel: Source | None
+) -> None:
+    """What an earlier process measured is checked by a new one, library calls too."""
+    request = _request(graph, kernel)
+    Bench(opencl).measure(request)
+    again = Bench(opencl)
+    checked = again.measure(replace(request, timed=False))
+    assert not checked.failure
+    assert not checked.samples
+    assert len(again._verified) == len(again._cases) == 1
+    again.measure(request)
+    assert len(again._verified) == len(again._cases) == 1
+
+
+def test_equal_questions_have_equal_names() -> None:
+    """Neither what a graph remembers of itself nor who made it is part of a name."""
+    request = _request(matmul_add(), None, values={"b": np.arange(16.0)})
+    name = _case_key(request)
+    assert request.graph.by_name
+    assert request.graph.consumers
+    assert _case_key(request) == name
+    assert _case_key(wire.decode(wire.encode(request))) == name
+    for other in (
+        replace(request, values={"b": np.arange(16.0) + 1}),
+        replace(request, weights=("w",)),
+        replace(request, seeds=(2, 3)),
+        replace(request, ranges={"x": (0.0, 1.0)}),
+        replace(request, graph=exp_add()),
+    ):
+        assert _case_key(other) != name
+
+
+def test_a_long_chain_of_products_is_verified(bench: Bench) -> None:
+    """Inputs are drawn so that no result is greater than its type can hold."""
+    chain = [
+        (f"h{n}", "matmul", [f"h{n - 1}" if n else "x", "w"], {}) for n in range(60)
+    ]
+    kinds = {"x": tensor(8, 64), "w": tensor(64, 64)}
+    graph = graph_of(chain, kinds, ["h59"], weights=("w",))
+    request = _request(graph, None)
+    case = make_case(request)
+    assert not case.void
+    assert 0 < case.references[0]["h59"].scale < 1e6
+    assert bench.measure(request).seconds > 0
 
 
 def test_a_timed_run_counts_as_verified(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from tests.tuner.runtime.graphs import exp_add, graph_of, tensor
 from tuner.ir.interpreter import from_bf16
 from tuner.ir.types import DType, TensorType
 from tuner.runtime.backend import PAGE_BYTES
-from tuner.runtime.feeds import VARIANTS, Variant, align, make_feeds
+from tuner.runtime.feeds import Variant, align, make_feeds
 
 
 def test_a_seed_decides_everything() -> None:
@@ -88,10 +88,31 @@ def test_variants_differ_in_kind() -> None:
         {"x": tensor(1000), "c": tensor(1000, dtype=DType.BOOL)},
         ["o"],
     )
-    positive = make_feeds(graph, 0, variant=VARIANTS[1])
+    positive = make_feeds(graph, 0, variant=Variant(positive=True, true_share=0.9))
     assert positive["x"].min() > 0
     assert positive["c"].mean() > 0.8
     assert np.isnan(make_feeds(graph, 0, variant=Variant(nan_share=0.5))["x"]).any()
+
+
+def test_a_chain_of_products_may_keep_its_size() -> None:
+    """Divided by the root of their terms, long sums give what is as large as inputs."""
+    kinds = {
+        "x": tensor(64, 256),
+        "w": tensor(256, 256),
+        "i": tensor(1, 32, 16, 16),
+        "f": tensor(32, 32, 3, 3),
+    }
+    window = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
+    graph = graph_of(
+        [("o", "matmul", ["x", "w"], {}), ("p", "conv", ["i", "f"], window)],
+        kinds,
+        ["o", "p"],
+    )
+    feeds = make_feeds(graph, 0, variant=Variant(by_fan_in=True))
+    plain = make_feeds(graph, 0)
+    assert 0.9 < (feeds["x"] @ feeds["w"]).std() < 1.1
+    np.testing.assert_allclose(feeds["f"] * 288**0.5, plain["f"], rtol=1e-5)
+    np.testing.assert_array_equal(feeds["i"], plain["i"])
 
 
 def test_bf16_is_stored_as_bits() -> None:

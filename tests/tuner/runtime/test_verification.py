@@ -104,6 +104,20 @@ def test_void_checks_are_found(
     assert bool(reason) == bool(found)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "most"), [(DType.F16, 65504.0), (DType.BF16, 3.3e38), (DType.F32, 3.4e38)]
+)
+def test_what_no_type_can_hold_proves_nothing(dtype: DType, most: float) -> None:
+    """A reference beyond its own type is void: every kernel's answer is infinite."""
+    kind = tensor(2, dtype=dtype)
+    graph = graph_of([("o", "neg", ["x"], {})], {"x": kind}, ["o"])
+    fits = {"o": np.array([1.0, -most])}
+    other = {"o": np.array([2.0, most])}
+    assert not why_void(graph, fits, other)
+    beyond = {"o": np.array([1.0, -1.1 * most])}
+    assert f"greater than any {dtype.value}" in why_void(graph, fits, beyond)
+
+
 def test_a_graph_may_know_infinity() -> None:
     """A mask's own infinities do not make a check void, as long as numbers remain."""
     graph = graph_of(
