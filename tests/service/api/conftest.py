@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.settings import Settings
+from tests.service.tables import furnish
 
 Start = Callable[..., TestClient]
 
@@ -29,6 +30,7 @@ def settings(folder: Path, **given: object) -> Settings:
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts an application with the settings given."""
     started: list[TestClient] = []
+    furnish(tmp_path)
 
     def start_(**given: object) -> TestClient:
         client = TestClient(
@@ -52,7 +54,7 @@ def client(start: Start) -> TestClient:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """One application for tests that only read."""
-    folder = tmp_path_factory.mktemp("service")
+    folder = furnish(tmp_path_factory.mktemp("service"))
     app = create_app(settings(folder))
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client

@@ -8,16 +8,17 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from service.settings import Settings
+from tests.service.api.conftest import settings
 from tests.service.dashboard import samples
 from tests.service.dashboard.samples import store_job
+from tests.service.tables import furnish
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A service with a job that ended and one that has not run a plan whole."""
     folder = tmp_path_factory.mktemp("contests")
-    app = create_app(Settings(data_home=folder, worker=False))
+    app = create_app(settings(furnish(folder)))
     with TestClient(app) as opened:
         store_job(app.state.context.database, name="1")
         store_job(app.state.context.database, name="2", state="running", minutes=1)

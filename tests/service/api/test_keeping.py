@@ -13,13 +13,14 @@ from service.api.access import needed_scope
 from service.api.fleet import MAX_STEPS
 from service.app import create_app
 from service.jobs import cutting, explaining
-from service.settings import Settings
 from service.store import Database, accuracy, jobs, plans
 from service.store.accuracy import AccuracyRun
 from service.store.events import EventDraft
 from service.store.plans import PlanRevision
+from tests.service.api.conftest import settings
 from tests.service.dashboard import samples
 from tests.service.dashboard.samples import STARTED, store_job
+from tests.service.tables import furnish
 from tuner.document import encode
 
 KEY, OTHER = "1" * 64, "2" * 64
@@ -28,8 +29,8 @@ KEY, OTHER = "1" * 64, "2" * 64
 @pytest.fixture
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A service with a measured plan, whose clock stands an hour after the first."""
-    folder = tmp_path_factory.mktemp("keeping")
-    app = create_app(Settings(data_home=folder, worker=False))
+    folder = furnish(tmp_path_factory.mktemp("keeping"))
+    app = create_app(settings(folder))
     with TestClient(app) as opened:
         store_job(app.state.context.database, name="1", layers=1)
         yield opened

@@ -15,9 +15,10 @@ from sqlalchemy import event
 
 from service.api.thinning import places
 from service.app import create_app
-from service.settings import Settings
 from service.store.events import EventRow
+from tests.service.api.conftest import settings
 from tests.service.dashboard.samples import store_job
+from tests.service.tables import furnish
 
 KEY, JOB = "1" * 64, "000000000001"
 MANY = "000000000002"
@@ -27,7 +28,7 @@ MANY = "000000000002"
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A service with a job of 60 trials and one of 3000."""
     folder = tmp_path_factory.mktemp("trials")
-    app = create_app(Settings(data_home=folder, worker=False))
+    app = create_app(settings(furnish(folder)))
     with TestClient(app) as opened:
         database = app.state.context.database
         store_job(database, name="1")

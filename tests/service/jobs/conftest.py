@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from service.jobs import engine
-from service.store import Database, connect, upgrade
+from service.store import Database, connect
+from tests.service.tables import place
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     """Address of a database with all tables, the job engine's too."""
-    address = f"sqlite:///{tmp_path / 'fuseplan.db'}"
-    upgrade(address)
-    engine.migrate(address)
-    return address
+    place(tmp_path / "fuseplan.db")
+    return f"sqlite:///{tmp_path / 'fuseplan.db'}"
 
 
 @pytest.fixture

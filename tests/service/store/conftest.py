@@ -10,6 +10,7 @@ import pytest
 
 from service.store import Database, connect, upgrade
 from tests.service.conftest import NewDatabase
+from tests.service.tables import place
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
@@ -38,7 +39,10 @@ def url(request: pytest.FixtureRequest, file_url: str) -> str:
 @pytest.fixture
 def database(url: str) -> Iterator[Database]:
     """An empty database with all tables."""
-    upgrade(url)
+    if url.startswith("sqlite:///"):
+        place(Path(url.removeprefix("sqlite:///")))
+    else:
+        upgrade(url)
     opened = connect(url)
     yield opened
     opened.close()
