@@ -28,6 +28,7 @@ from cost_model.roofline import (
     predict,
 )
 from cost_model.work import Pipe, Work
+from tuner.errors import InternalError
 from tuner.fusion.columns import Least
 from tuner.fusion.linear import Numbers
 from tuner.fusion.view import ALIAS
@@ -59,24 +60,17 @@ class Priced:
     """A region's counted work and predicted time.
 
     Attributes:
-        work: of the kernel in one launch.
         launches: work of the launches that the schedule asks for, in order.
+        operations: of them all; where one launch was compared with two, of those that
+            do fewer, pipe by pipe.
+        floor_seconds: a time that none of the compared schedules can beat.
     """
 
-    work: Work
     launches: tuple[Work, ...]
     estimate: Estimate
     schedule: Schedule
+    operations: Mapping[Pipe, float]
     floor_seconds: float
-
-    def least(self) -> Mapping[Pipe, float]:
-        """Operations, by the way of launching it that does fewer."""
-        together: dict[Pipe, float] = {}
-        for work in self.launches:
-            for pipe, count in work.operations.items():
-                together[pipe] = together.get(pipe, 0.0) + count
-        alone = self.work.operations
-        return {pipe: min(alone[pipe], together.get(pipe, 0.0)) for pipe in alone}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +225,7 @@ class Pricer:
         if found is None:
             return {}
         (node,) = (n for n in map(self._named, region.nodes) if n.op != ALIAS)
-        return computing_operations(self._graph, node, found.least())
+        return computing_operations(self._graph, node, found.operations)
 
     @cached_property
     def lowered_pipes(self) -> frozenset[Pipe]:
@@ -303,12 +297,18 @@ def price(
         family: which kind of kernel runs it.
         device: limits and rates.
         options: launch mode.
-        schedule: by default the one that needs no tuning.
-        resources: what a real compiler said; makes the evidence `compiled`.
+        schedule: by default the one that needs no tuning, of one launch or two.
+        resources: what a real compiler said of the kernel with this schedule; makes
+            the evidence `compiled`.
 
     Returns:
         The price, or None when no generated kernel can run the graph.
+
+    Raises:
+        InternalError: resources of no known schedule.
     """
+    if resources is not None and schedule is None:
+        raise InternalError("price", "resources are those of a kernel with a schedule")
     stated = _stated(small)
     if family not in GENERATED:
         work = library_work(small, device)
@@ -329,8 +329,14 @@ def price(
         for each in (uncut(plain) if cut else plain, *cut)
     )
     best = _preferred(whole, split)
-    floor = min(whole.floor_seconds, best.floor_seconds)
-    return replace(best, work=whole.work, floor_seconds=floor)
+    return replace(
+        best,
+        operations={
+            pipe: min(count, best.operations.get(pipe, 0.0))
+            for pipe, count in whole.operations.items()
+        },
+        floor_seconds=min(whole.floor_seconds, best.floor_seconds),
+    )
 
 
 def _preferred(whole: Priced, split: Sequence[Priced]) -> Priced:
@@ -458,9 +464,18 @@ def _predict(
     mode = options.launch_mode
     told = [predict(w, device, launch_mode=mode, evidence=evidence) for w in works]
     return Priced(
-        work=works[0],
         launches=tuple(works),
         estimate=in_turn(told),
         schedule=schedule,
+        operations=MappingProxyType(_together(works)),
         floor_seconds=sum(lower_bound(w, device, launch_mode=mode) for w in works),
     )
+
+
+def _together(works: Sequence[Work]) -> dict[Pipe, float]:
+    """Operations of launches, added up."""
+    found: dict[Pipe, float] = {}
+    for work in works:
+        for pipe, count in work.operations.items():
+            found[pipe] = found.get(pipe, 0.0) + count
+    return found

@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 
 from tuner import selftest
+from tuner.errors import VerificationFailed
 from tuner.kernel.lower import lower
+from tuner.runtime.bench import Bench
 from tuner.runtime.cuda import device_count
+from tuner.runtime.null import NullBackend
+from tuner.runtime.opencl import OpenCLBackend
+from tuner.runtime.requests import MeasureRequest
 from tuner.selftest import alone, models
 from tuner.selftest.stages import Extent
-from tuner.selftest.subjects import not_newer, suite, target
+from tuner.selftest.subjects import Subject, behaviours, not_newer, suite, target
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,6 +81,12 @@ def test_it_passes_on_the_cpu(tmp_path: Path) -> None:
     words = ["--kernels", "2", "--copy-bytes", "65536", "--calibration", "0"]
     assert selftest.main([*words, "--report", str(report)]) == selftest.OK
     stages = _stages(report)
+    assert list(stages)[2:6] == [
+        "raw kernel",
+        "fault: out of bounds",
+        "fault: endless loop",
+        "copy",
+    ]
     assert stages["copy"]["found"]["bytes_per_second"] > 0
     wild = stages["fault: out of bounds"]["found"]
     hung = stages["fault: endless loop"]["found"]
@@ -94,6 +105,66 @@ def test_the_suite_holds_every_family_in_both_languages() -> None:
     families = {lower(subject.graph).family for subject in sides[0]}
     assert {"pointwise", "reduction", "contraction"} <= families
     assert all(subject.source.language == "cuda" for subject in sides[0])
+
+
+def _in_parts(device: str) -> list[Subject]:
+    return [s for s in suite(target(device)) if " in parts " in s.name]
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_the_suite_holds_reductions_in_two_launches(device: str) -> None:
+    """Rows and columns, whose last part is shorter, of floats and whole numbers."""
+    found = _in_parts(device)
+    assert len(found) == 12
+    for subject in found:
+        first, second = subject.source.launches
+        assert first.text == second.text
+        assert subject.source.scratch
+        graphs = zip(subject.launched, (first, second), strict=True)
+        for graph, launch in graphs:
+            assert {a.tensor for a in launch.arguments} == {
+                *graph.inputs,
+                *graph.outputs,
+            }
+
+
+def test_the_null_device_does_both_launches() -> None:
+    """What the first gives, the second puts together; one that is wrong is noticed."""
+    subject = _in_parts("cpu")[0]
+    known = behaviours(subject.source, subject.launched)
+    assert len(known) == 2
+    asked = MeasureRequest(graph=subject.graph, source=subject.source)
+    assert not Bench(NullBackend(known)).measure(asked).failure
+    first, second = known
+    idle = {first: known[first], second: lambda _: None}
+    with pytest.raises(VerificationFailed):
+        Bench(NullBackend(idle)).measure(asked)
+
+
+def test_kernels_in_two_launches_are_verified_on_the_cpu(
+    opencl: OpenCLBackend,
+) -> None:
+    """The small ones of every type, and one of the large."""
+    found = _in_parts("cpu")
+    for subject in (*found[:6], found[6]):
+        asked = MeasureRequest(graph=subject.graph, source=subject.source)
+        measured = Bench(opencl).measure(asked)
+        assert not measured.failure, (subject.name, measured.message)
+
+
+def test_a_models_long_reduction_is_two_launches() -> None:
+    """A step is launched as a plan would, and the null device follows."""
+    model = models.read("losses")
+    program = models.program_of(model, target("cuda"))
+    split = [s for s in program.steps if s.source is not None and s.source.before]
+    assert split
+    for step in split:
+        assert step.source is not None
+        source, graphs = models.generated(step.graph, target("cuda"))
+        assert source.text == step.source.text
+        assert len(behaviours(source, graphs)) == 2
+        assert set(step.source.scratch) <= set(program.types)
+    assert alone.ask("null", "model", "losses", 240.0)["max_rel_error"] < 1e-4
 
 
 @pytest.mark.parametrize(

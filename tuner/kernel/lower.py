@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from tuner.ir.ops import OPS, Pattern
 from tuner.kernel.arrange import arranged, built, cut, make_group
 from tuner.kernel.body import NO_FRAME, Body, Frame
+from tuner.kernel.boxes import boxes_of
 from tuner.kernel.contraction import contractions
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.families import family_of
 from tuner.kernel.frames import Segment, Ties, choose, is_empty, pattern_of
 from tuner.kernel.index import Map, Space, shifted, strides_of
 from tuner.kernel.nest import Group, Kind, LoopNest, Tensor
-from tuner.kernel.parts import parts
 from tuner.kernel.pieces import Box, Pieces, Splitter, covers
 from tuner.kernel.shapes import is_static, shape_of
 from tuner.kernel.views import Key
@@ -108,8 +108,8 @@ def _same_walk(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
 def _pointwise(
     graph: Graph, slots: Mapping[str, int], names: Sequence[str]
 ) -> list[Group]:
-    """Groups for outputs that one walk can store: one, or one for each kind of part."""
-    boxes = parts(graph, names)
+    """Groups for outputs that one walk can store: one, or one for each kind of box."""
+    boxes = boxes_of(graph, names)
     if len(boxes) > 1:
         return [
             _boxes(
@@ -133,7 +133,7 @@ def _pointwise(
 def _boxes(
     graph: Graph, slots: Mapping[str, int], names: Sequence[str], boxes: Sequence[Box]
 ) -> Group:
-    """A group for parts of outputs that have equal extents."""
+    """A group for boxes of outputs that have equal extents."""
 
     def build(space: Space) -> Body:
         body = Body(graph, slots, space, NO_FRAME)
@@ -163,12 +163,12 @@ def _reductions(
     found: list[Group] = []
     rest: list[Group] = []
     others: list[str] = []
-    for part in _side_by_side(graph):
-        mine = [name for name in outputs if name in part.outputs]
-        if not mine or not _has_rows(part):
+    for own in _side_by_side(graph):
+        mine = [name for name in outputs if name in own.outputs]
+        if not mine or not _has_rows(own):
             others += mine
             continue
-        group, left = _reduction(part, slots, mine)
+        group, left = _reduction(own, slots, mine)
         found.append(group)
         for name, box in left:
             if box.extents == shape_of(graph, name):
@@ -180,42 +180,42 @@ def _reductions(
 
 
 def _side_by_side(graph: Graph) -> list[Graph]:
-    """The parts of a graph with rows of their own; the whole where they are alike."""
+    """Components of a graph with rows of their own; the whole where they are alike."""
     frames = {
         pattern_of(node, graph)
         for node in graph.nodes
         if OPS[node.op].pattern is Pattern.REDUCTION and not is_empty(node, graph)
     }
-    parts = components(graph) if len(frames) > 1 else ()
-    if len(parts) < 2:  # noqa: PLR2004
+    found = components(graph) if len(frames) > 1 else ()
+    if len(found) < 2:  # noqa: PLR2004
         return [graph]
-    made = [{out for node in nodes for out in node.outputs} for nodes in parts]
+    made = [{out for node in nodes for out in node.outputs} for nodes in found]
     return [
         replace(
             graph,
             nodes=tuple(nodes),
             outputs=tuple(name for name in graph.outputs if name in own),
         )
-        for nodes, own in zip(parts, made, strict=True)
+        for nodes, own in zip(found, made, strict=True)
     ]
 
 
 def components(graph: Graph) -> list[list[Node]]:
-    """Nodes in graph order, by parts that share no computed value."""
+    """Nodes in graph order, by components that share no computed value."""
     home: dict[str, int] = {}
-    parts: list[list[Node]] = []
+    found: list[list[Node]] = []
     for node in graph.nodes:
         near = sorted({home[name] for name in node.inputs if name in home})
-        at = near[0] if near else len(parts)
+        at = near[0] if near else len(found)
         if not near:
-            parts.append([])
+            found.append([])
         for other in near[1:]:
-            parts[at] += parts[other]
-            parts[other] = []
-        parts[at].append(node)
-        home |= {out: at for each in parts[at] for out in each.outputs}
+            found[at] += found[other]
+            found[other] = []
+        found[at].append(node)
+        home |= {out: at for each in found[at] for out in each.outputs}
     places = {node.name: place for place, node in enumerate(graph.nodes)}
-    return [sorted(part, key=lambda n: places[n.name]) for part in parts if part]
+    return [sorted(nodes, key=lambda n: places[n.name]) for nodes in found if nodes]
 
 
 def _reduction(

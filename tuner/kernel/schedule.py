@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 from tuner.kernel.index import runs
 from tuner.kernel.mapping import Mapping, divided, map_groups, power_above
 from tuner.kernel.nest import Group, Kind, Load, LoopNest
-from tuner.kernel.staged import turned_values
+from tuner.kernel.onchip import onchip_bytes, room_bytes
+from tuner.kernel.staged import staged_values
 from tuner.kernel.streams import any_streams
 from tuner.kernel.tiles import default_tile, is_legal_tile, slides, tile_candidates
 from tuner.plan import Schedule
@@ -94,16 +95,18 @@ def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:
     """Whether a device can run a schedule, and the text stays of bearable size."""
     if schedule["threads"] > device.max_block_threads:
         return False
+    mappings = map_groups(nest, schedule)
     if nest.groups and nest.groups[0].kind is Kind.TILE:
-        mappings = map_groups(nest, schedule)
         return all(
             is_legal_tile(nest, group, mapping, device)
             for group, mapping in zip(nest.groups, mappings, strict=True)
         )
+    if onchip_bytes(nest, mappings, device) > room_bytes(device):
+        return False
     return all(
         not mapping.is_persistent
         or _can_keep(group, _values_kept(group, mapping), device, schedule["threads"])
-        for group, mapping in zip(nest.groups, map_groups(nest, schedule), strict=True)
+        for group, mapping in zip(nest.groups, mappings, strict=True)
     )
 
 
@@ -178,7 +181,7 @@ def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
     points = sum(g.outer_points * g.inner_points for g in nest.groups)
     if _is_cpu(device):
         if any(_is_strided(group) for group in nest.groups):
-            return _tiled_pointwise(nest, points // device.multiprocessors)
+            return _tiled_pointwise(nest, device)
         ragged = max((g.inner_points for g in nest.groups if _is_ragged(g)), default=0)
         if ragged:
             items = min(divided(ragged, RAGGED_LANES), RAGGED_ITEMS)
@@ -191,22 +194,41 @@ def _default_pointwise(nest: LoopNest, device: Device) -> Schedule:
     return Schedule.of(threads=threads, vector=vector, items=1, repeat=1)
 
 
-def _tiled_pointwise(nest: LoopNest, core_points: int) -> Schedule:
-    """Blocks that are tiles, several times as high as a line is long.
+def _tiled_pointwise(nest: LoopNest, device: Device) -> Schedule:
+    """Blocks that are tiles, several times as high as a line is long."""
+    for items in (STAGED_ITEMS, STAGED_ITEMS // 2, STAGED_ITEMS // 4):
+        staging = Schedule.of(
+            threads=LINE_ELEMENTS, vector=1, items=items, repeat=TILE_REPEATS
+        )
+        if _stages(nest, staging) and is_legal(nest, staging, device):
+            return staging
+    plain = _plain_tiles(nest, device)
+    if is_legal(nest, plain, device):
+        return plain
+    # With fewer rows than lanes nothing is staged: see `staged_values`.
+    return Schedule.of(**{**plain.as_dict, "repeat": plain["threads"] // 2})
+
+
+def _stages(nest: LoopNest, schedule: Schedule) -> bool:
+    """Whether blocks stage what they read under a schedule."""
+    mappings = map_groups(nest, schedule)
+    pairs = zip(nest.groups, mappings, strict=True)
+    return any(staged_values(nest, group, mapping) for group, mapping in pairs)
+
+
+def _plain_tiles(nest: LoopNest, device: Device) -> Schedule:
+    """Tiles of a block that stages nothing, unless it is small.
 
     The lines of results that do not begin at a line's border are written in one go;
     others as each is full, with no more lines read at a time than there are lanes.
     """
-    staged = any(turned_values(nest, group) for group in nest.groups)
-    if staged:
-        return Schedule.of(
-            threads=LINE_ELEMENTS, vector=1, items=STAGED_ITEMS, repeat=TILE_REPEATS
-        )
+    points = sum(g.outer_points * g.inner_points for g in nest.groups)
     ragged = any(group.inner_points % LINE_ELEMENTS for group in nest.groups)
     inner = max((g.inner_points for g in nest.groups), default=1)
     items = min(TILE_ITEMS, divided(inner, LINE_ELEMENTS)) if ragged else 1
     threads = LINE_ELEMENTS if ragged else LINE_ELEMENTS * TILE_ITEMS
-    repeat = min(_block_steps(core_points) // TILE_ITEMS, TILE_REPEATS)
+    steps = _block_steps(points // device.multiprocessors)
+    repeat = min(steps // TILE_ITEMS, TILE_REPEATS)
     return Schedule.of(
         threads=threads,
         vector=1,

@@ -17,6 +17,8 @@ from tuner.kernel.index import AtomKind, runs
 from tuner.kernel.nest import Group, Kind, Load, LoopNest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuner.kernel.mapping import Mapping
 
 STAGED_LANES: Final = 16
@@ -38,9 +40,17 @@ def staged_values(nest: LoopNest, group: Group, mapping: Mapping) -> tuple[int, 
     if mapping.lanes < STAGED_LANES or mapping.repeat % mapping.lanes:
         return ()
     found = turned_values(nest, group)
-    size = sum(group.values[number].dtype.bytes for number in found)
-    is_small = size * mapping.tile * pitch(mapping) <= STAGED_BYTES
-    return found if is_small else ()
+    return found if _tile_bytes(group, mapping, found) <= STAGED_BYTES else ()
+
+
+def staged_tile_bytes(nest: LoopNest, group: Group, mapping: Mapping) -> int:
+    """On-chip memory that a block takes for the tiles of such values."""
+    return _tile_bytes(group, mapping, staged_values(nest, group, mapping))
+
+
+def _tile_bytes(group: Group, mapping: Mapping, values: Sequence[int]) -> int:
+    size = sum(group.values[number].dtype.bytes for number in values)
+    return size * mapping.tile * pitch(mapping)
 
 
 def turned_values(nest: LoopNest, group: Group) -> tuple[int, ...]:

@@ -19,10 +19,10 @@ from tuner.kernel.nest import Load
 from tuner.kernel.tiles import (
     Operand,
     fragment_share,
-    parts_of,
     register_share,
     staged_bytes,
     tensor_bytes,
+    tile_values,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class TileCounter(Counter):
         self, nest: LoopNest, group: Group, mapping: Mapping, device: Device
     ) -> None:
         super().__init__(nest, group, mapping, device)
-        self.parts = parts_of(group)
+        self._tile = tile_values(group)
         self._chunks = divided(group.inner_points, mapping.tile)
         self._bands = divided(group.row_points, mapping.height)
         self._steps = divided(group.serial_points, mapping.depth)
@@ -84,10 +84,10 @@ class TileCounter(Counter):
     def _walk_points(self) -> None:
         group, mapping = self.group, self.mapping
         threads = mapping.blocks * mapping.lanes * mapping.teams
-        for number in self.parts.block:
+        for number in self._tile.block:
             self._value(number, float(threads))
         terms = group.outer_points * group.serial_points
-        left, right = self.parts.left, self.parts.right
+        left, right = self._tile.left, self._tile.right
         of_left = float(terms * group.row_points * self._chunks)
         self._staged(left, mapping.height, of_left)
         of_right = float(terms * group.inner_points * self._bands)
@@ -133,9 +133,9 @@ class TileCounter(Counter):
     def _epilogue(self, points: int) -> None:
         self._walk = (self.group.inner, self.mapping.lanes)
         rows = self.group.outer_points * self.group.row_points
-        for number in self.parts.row:
+        for number in self._tile.row:
             self._value(number, float(rows * self._chunks * self.mapping.lanes))
-        for number in self.parts.point:
+        for number in self._tile.point:
             self._value(number, float(points))
         for store in self.group.stores:
             self._store(store, float(points))
@@ -209,7 +209,7 @@ class TileCounter(Counter):
         """Bytes of the elements that a thread stages at once."""
         mapping, threads = self.mapping, self.mapping.lanes * self.mapping.teams
         size = 0
-        sides = ((self.parts.left, mapping.height), (self.parts.right, mapping.tile))
+        sides = ((self._tile.left, mapping.height), (self._tile.right, mapping.tile))
         for operand, extent in sides:
             each = math.ceil(extent * mapping.depth / threads)
             for number in operand.staged:

@@ -11,6 +11,7 @@ from tuner.kernel.fragments import COLUMNS, LANES, LEFT, RIGHT, ROWS, TERMS
 from tuner.kernel.index import runs
 from tuner.kernel.mapping import divided
 from tuner.kernel.nest import Apply, Group, Load, LoopNest
+from tuner.kernel.onchip import STATIC_SHARED_BYTES
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 PADDING: Final = 4
 """Elements between the rows of a staged tile: stores along the terms then meet
 different banks, and rows still begin at a multiple of 16 bytes."""
-STATIC_SHARED_BYTES: Final = 48 * 1024
-"""On-chip memory that a kernel may declare (CUDA C++ Programming Guide, 16.8)."""
 MOST_SUMS: Final = 64
 """Most 32-bit registers for partial sums of one thread."""
 TENSOR_PADDING: Final = 8
@@ -60,7 +59,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TileValues:
     """The values of a TILE group, by where they are computed.
 
     Attributes:
@@ -77,7 +76,7 @@ class Parts:
     point: tuple[int, ...]
 
 
-def parts_of(group: Group) -> Parts:
+def tile_values(group: Group) -> TileValues:
     """Sort the values of a TILE group."""
     (reduction,) = group.reductions
     product = group.values[reduction.source].what
@@ -90,7 +89,7 @@ def parts_of(group: Group) -> Parts:
         roots.append(store.value)
         roots += group.index_needs(store.index, store.guards)
     behind = _closure(group, roots, walked)
-    return Parts(
+    return TileValues(
         block=tuple(
             number
             for number, value in enumerate(group.values)
@@ -159,8 +158,8 @@ def tensor_dtype(nest: LoopNest) -> DType | None:
     """
     kinds = set()
     for group in nest.groups:
-        parts = parts_of(group)
-        for operand in (parts.left, parts.right):
+        values = tile_values(group)
+        for operand in (values.left, values.right):
             what = group.values[operand.value].what
             kinds.add(
                 nest.tensors[what.tensor].dtype if isinstance(what, Load) else None

@@ -12,7 +12,7 @@ from tuner.ir.types import Dim
 from tuner.rewrite.rule import Make, Rule, Value, View
 from tuner.rewrite.shapes import attributes, reshaped, without_units
 
-MOST_PARTS: Final = 64
+MOST_OPERANDS: Final = 64
 """Tensors that one concat reads; a kernel of ours takes at most 96 of them."""
 
 
@@ -119,17 +119,17 @@ def _concat(node: Node, view: View) -> Value | None:
             parts.extend(inner.inputs)
         else:
             parts.append(name)
-    if tuple(parts) != node.inputs and len(parts) <= MOST_PARTS:
+    if tuple(parts) != node.inputs and len(parts) <= MOST_OPERANDS:
         return Make("concat", tuple(parts), node.attributes)
     return _joined_slices(node, view, axis)
 
 
 def _wide_concat(node: Node, _view: View) -> Value | None:
-    """A concat of more parts than a kernel takes is one of concats."""
+    """A concat of more operands than a kernel takes is one of concats."""
     parts = node.inputs
-    if len(parts) <= MOST_PARTS:
+    if len(parts) <= MOST_OPERANDS:
         return None
-    groups = [parts[k : k + MOST_PARTS] for k in range(0, len(parts), MOST_PARTS)]
+    groups = [parts[k : k + MOST_OPERANDS] for k in range(0, len(parts), MOST_OPERANDS)]
     made: list[Value] = [
         Make("concat", group, node.attributes) if len(group) > 1 else group[0]
         for group in groups

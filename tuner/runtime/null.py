@@ -40,6 +40,11 @@ def _touch(arguments: Sequence[Bytes]) -> None:
     arguments[0].view(np.float32)[:] += 1
 
 
+def launch_key(source: Source) -> str:
+    """Name of one launch: its text may have several entries."""
+    return f"{source.digest}/{source.entry}"
+
+
 class NullBackend:
     """Runs no generated text: a kernel does what the given Python function does."""
 
@@ -57,8 +62,8 @@ class NullBackend:
         """Say what each kernel does.
 
         Args:
-            behaviours: by kernel entry, or by the digest of a source; any other
-                source does not compile.
+            behaviours: by kernel entry, or by `launch_key`; any other source does
+                not compile.
             launch_seconds: what the clock says of every launch.
         """
         own = {canary("opencl").entry: _canary, FLUSH: _touch}
@@ -111,7 +116,7 @@ class NullBackend:
         if threads > _BLOCK_LIMIT:
             raise ResourcesExceeded(source.entry, f"{threads} threads a block")
         behaviour = self._behaviours.get(
-            source.digest, self._behaviours.get(source.entry)
+            launch_key(source), self._behaviours.get(source.entry)
         )
         if behaviour is None:
             raise CompileFailed(source.entry, "the null device has no such kernel")

@@ -19,10 +19,10 @@ from typing import Any, Final
 from tuner.errors import TunerError
 from tuner.runtime.backend import Backend
 from tuner.runtime.devices import open_backend
-from tuner.runtime.null import NullBackend
+from tuner.runtime.null import Behaviour, NullBackend
 from tuner.runtime.requests import Program
 from tuner.selftest import models, peers
-from tuner.selftest.subjects import behaviour, target
+from tuner.selftest.subjects import behaviours, target
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _TAIL: Final = 600
@@ -73,22 +73,24 @@ def _model(device: str, name: str) -> Mapping[str, Any]:
     program = models.program_of(model, target(device))
     backend = _backend(device, program)
     try:
-        return models.run(model, program, backend)
-    finally:
-        backend.close()
+        found = models.run(model, program, backend)
+    except TunerError:
+        # An error of CUDA stays: closing meets it again, and the first says where.
+        with contextlib.suppress(TunerError):
+            backend.close()
+        raise
+    backend.close()
+    return found
 
 
 def _backend(device: str, program: Program) -> Backend:
     if device.partition(":")[0] != "null":
         return open_backend(device)
-    steps = [step for step in program.steps if step.source is not None]
-    return NullBackend(
-        {
-            step.source.digest: behaviour(step.graph, step.source)
-            for step in steps
-            if step.source is not None
-        }
-    )
+    known: dict[str, Behaviour] = {}
+    for step in program.steps:
+        if step.source is not None:
+            known |= behaviours(*models.generated(step.graph, target(device)))
+    return NullBackend(known)
 
 
 def main(words: Sequence[str]) -> int:

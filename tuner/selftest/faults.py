@@ -9,7 +9,7 @@ from typing import Any, Final
 from tuner.plan import Language, Source
 from tuner.runtime.requests import MeasureRequest
 from tuner.runtime.runner import Runner
-from tuner.selftest.subjects import Subject, by_hand
+from tuner.selftest.subjects import Subject, by_hand, subject
 
 HANG_SECONDS: Final = 1.0
 _HEADS: Final[Mapping[Language, str]] = MappingProxyType(
@@ -46,7 +46,7 @@ def faulty(name: str, language: Language) -> Subject:
         grid=good.source.grid,
         block=good.source.block,
     )
-    return Subject(name=name, graph=good.graph, source=source, moved_bytes=0)
+    return subject(name, good.graph, source, good.launched)
 
 
 def provoked(

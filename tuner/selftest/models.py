@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
@@ -13,8 +14,10 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from cost_model.device import Device
+from cost_model.roofline import predict
 from tuner.calibration.timing import DIALECTS
 from tuner.errors import UnsupportedModel, VerificationFailed
+from tuner.execution import scratch_of
 from tuner.frontend.fill import random_inputs, random_weights
 from tuner.fusion.legality import Limits, Refusal, Rules
 from tuner.fusion.memory import plan_memory
@@ -24,12 +27,16 @@ from tuner.fusion.view import View
 from tuner.ir.graph import Graph, extract
 from tuner.ir.interpreter import to_bf16
 from tuner.ir.types import Array, DType
+from tuner.kernel.count import work
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.lower import lower
+from tuner.kernel.nest import LoopNest
 from tuner.kernel.render import render
 from tuner.kernel.schedule import default
+from tuner.kernel.split import is_scratch, launches
+from tuner.kernel.split_space import split_default
 from tuner.model import Model, load
-from tuner.plan import Choice
+from tuner.plan import Choice, Schedule, Source
 from tuner.runtime.backend import Backend
 from tuner.runtime.bench import interpret
 from tuner.runtime.executor import Executor, prepared
@@ -37,6 +44,7 @@ from tuner.runtime.library import is_available
 from tuner.runtime.requests import Program, Step
 from tuner.runtime.verification import Verdict
 from tuner.runtime.whole import compare
+from tuner.selftest.subjects import launched
 
 OPSET: Final = 21
 _IR_VERSION: Final = 10
@@ -152,18 +160,19 @@ def _losses() -> ModelProto:
         _node("LogSoftmax", "x", "log", axis=-1),
         _node("Mul", "log t", "weighted"),
         _node("ReduceSum", "weighted last", "loss", keepdims=0),
+        _node("ReduceSum", "weighted both", "total", keepdims=0),
         _node("ReduceMean", "x first", "mean", keepdims=1),
         _node("Sub", "x mean", "centred"),
         _node("Tanh", "centred", "y"),
     ]
     made = _model(
         nodes,
-        {"x": (200, 300), "t": (200, 300)},
-        {"loss": (200,), "y": (200, 300)},
+        {"x": (400, 1500), "t": (400, 1500)},
+        {"loss": (400,), "total": (), "y": (400, 1500)},
         {},
     )
-    for name, axis in (("last", 1), ("first", 0)):
-        made.graph.initializer.append(numpy_helper.from_array(np.array([axis]), name))
+    for name, axes in (("last", [1]), ("first", [0]), ("both", [0, 1])):
+        made.graph.initializer.append(numpy_helper.from_array(np.array(axes), name))
     return made
 
 
@@ -201,19 +210,25 @@ def program_of(model: Model, device: Device) -> Program:
     """
     graph, prepare = model.graph, model.prepare
     choices = _grouped(graph, Limits.of(device))
+    steps = tuple(
+        _step(model, choice, f"k{place}", device)
+        for place, choice in enumerate(choices)
+    )
+    scratch = [step.source.scratch if step.source else {} for step in steps]
     given = (*graph.weights, *prepare.weights, *prepare.inputs)
     made = set(prepare.outputs)
     return Program(
-        steps=tuple(
-            _step(model, choice, f"k{place}", device)
-            for place, choice in enumerate(choices)
-        ),
+        steps=steps,
         inputs=graph.inputs,
         outputs=graph.outputs,
         weights=tuple(dict.fromkeys(name for name in given if name not in made)),
         constants={**prepare.constants, **graph.constants},
-        types={**prepare.types, **graph.types},
-        memory=plan_memory(graph, [choice.region for choice in choices]),
+        types={**prepare.types, **graph.types, **scratch_of(steps)},
+        memory=plan_memory(
+            graph,
+            [choice.region for choice in choices],
+            [{name: kind.bytes for name, kind in each.items()} for each in scratch],
+        ),
         prepare=prepare if prepare.nodes else None,
     )
 
@@ -234,13 +249,44 @@ def _grouped(graph: Graph, limits: Limits) -> tuple[Choice, ...]:
 def _step(model: Model, choice: Choice, name: str, device: Device) -> Step:
     small = extract(model.graph, choice.region)
     with contextlib.suppress(CannotLower):
-        nest = lower(small)
-        source = render(nest, default(nest, device), DIALECTS[device.kind])
-        return Step(name=name, graph=small, source=source)
+        source, _ = generated(small, device)
+        return Step(name=name, graph=small, source=_bound(source, name))
     if not is_available():
         ops = ", ".join(sorted({node.op for node in small.nodes}))
         raise UnsupportedModel(ops, "runs in a library, and none is installed here")
     return Step(name=name, graph=small)
+
+
+def _chosen(nest: LoopNest, device: Device) -> Schedule:
+    """What costs least unmeasured: reductions of few long rows are two launches."""
+
+    def seconds(schedule: Schedule) -> float:
+        works = [work(*each, device) for each in launches(nest, schedule)]
+        return sum(predict(each, device).seconds for each in works)
+
+    return min((default(nest, device), *split_default(nest, device)), key=seconds)
+
+
+def _bound(source: Source, step: str) -> Source:
+    """The same source with scratch memory that is no other step's."""
+    arguments = tuple(
+        replace(a, tensor=f"{step}{a.tensor}") if is_scratch(a.tensor) else a
+        for a in source.arguments
+    )
+    before = tuple(_bound(each, step) for each in source.before)
+    return replace(source, arguments=arguments, before=before)
+
+
+def generated(small: Graph, device: Device) -> tuple[Source, tuple[Graph, ...]]:
+    """A kernel of ours, and what each of its launches computes.
+
+    Raises:
+        CannotLower: no kernel of ours computes the graph.
+    """
+    nest = lower(small)
+    schedule = _chosen(nest, device)
+    source = render(nest, schedule, DIALECTS[device.kind])
+    return source, launched(nest, schedule)
 
 
 def run(model: Model, program: Program, backend: Backend) -> Mapping[str, Any]:

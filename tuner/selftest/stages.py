@@ -28,11 +28,18 @@ from tuner.execution import language_of
 from tuner.plan import Language, Measurement, Source
 from tuner.runtime import nvrtc
 from tuner.runtime.bench import Bench
-from tuner.runtime.null import NullBackend, NullRunner
+from tuner.runtime.null import Behaviour, NullBackend, NullRunner
 from tuner.runtime.requests import MeasureRequest
 from tuner.runtime.runner import Runner
 from tuner.selftest import alone, faults, models, peers
-from tuner.selftest.subjects import Subject, behaviour, by_hand, copy_of, suite, target
+from tuner.selftest.subjects import (
+    Subject,
+    behaviours,
+    by_hand,
+    copy_of,
+    suite,
+    target,
+)
 
 OK: Final = 0
 FAILED: Final = 1
@@ -101,8 +108,7 @@ def measured(subject: Subject, measure: Measure, seconds: float) -> Found:
         "contended": found.contended,
         "max_rel_error": found.max_rel_error,
         "bytes_per_second": subject.moved_bytes / found.seconds,
-        "grid": subject.source.grid,
-        "block": subject.source.block,
+        "launches": [(one.grid, one.block) for one in subject.source.launches],
     }
 
 
@@ -186,11 +192,13 @@ class SelfTest:
             opened = self._stage("device", lambda: self._open(stack, kernels))
             if not opened.ok:
                 return UNAVAILABLE
-            self._kernels(kernels)
+            self._kernels(kernels[:1])
+            self._faults(language)
+            self._kernels(kernels[1:])
             if language == "cuda":
                 sources = [subject.source for subject in kernels]
                 self._within("compile", lambda _: compiled(sources))
-            self._others(language, extent)
+            self._others(extent)
         return self._code()
 
     def _subjects(self, language: Language, extent: Extent) -> tuple[Subject, ...]:
@@ -204,12 +212,20 @@ class SelfTest:
             run = partial(measured, subject, self._measure)
             self._within(subject.name, run, end - self._clock())
 
-    def _others(self, language: Language, extent: Extent) -> None:
-        """Faults first: what comes after shows that the device recovered."""
-        if self._runner is not None:
-            for name in faults.NAMES:
-                provoke = partial(faults.provoked, name, language, self._runner)
-                self._within(f"fault: {name}", provoke)
+    def _faults(self, language: Language) -> None:
+        """Faults before all kernels but the one written by hand.
+
+        Errors of CUDA stay in the process that made them. Were they not survived, no
+        kernel behind the first bad one could be judged; what comes after shows that
+        the device recovers.
+        """
+        if self._runner is None:
+            return
+        for name in faults.NAMES:
+            provoke = partial(faults.provoked, name, language, self._runner)
+            self._within(f"fault: {name}", provoke)
+
+    def _others(self, extent: Extent) -> None:
         for name in models.names(extent.folder):
             ask = partial(alone.ask, self._device, "model", name)
             self._within(f"model: {Path(name).stem}", ask)
@@ -241,9 +257,10 @@ class SelfTest:
     def _open(self, stack: ExitStack, kernels: Iterable[Subject]) -> Found:
         """Open the device in a child process; its canary sings there."""
         if self._device.partition(":")[0] == "null":
-            backend = NullBackend(
-                {s.source.digest: behaviour(s.graph, s.source) for s in kernels}
-            )
+            known: dict[str, Behaviour] = {}
+            for subject in kernels:
+                known |= behaviours(subject.source, subject.launched)
+            backend = NullBackend(known)
             self._measure: Measure = Bench(backend).measure
             return {"name": backend.name, "toolchain": backend.toolchain}
         self._runner = stack.enter_context(Runner(self._device))

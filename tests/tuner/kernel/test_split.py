@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -13,10 +12,12 @@ import pytest
 
 from cost_model.catalog import find
 from cost_model.roofline import predict
+from tests.conftest import SOAK
 from tests.tuner.kernel.builder import Builder, softmax
 from tests.tuner.kernel.golden import SPLITS, norm
 from tests.tuner.kernel.running import complaint, random_feeds, run
 from tests.tuner.kernel.test_side_by_side import squares
+from tuner.errors import InternalError
 from tuner.ir.types import DType
 from tuner.kernel.count import work
 from tuner.kernel.errors import CannotLower
@@ -32,7 +33,7 @@ from tuner.kernel.split import (
     reduced_axis,
 )
 from tuner.kernel.split_space import split_default, split_fault, split_space
-from tuner.plan import Family, Options
+from tuner.plan import Family, Options, Resources
 from tuner.pricing import launches_in_words, predict_nest, price
 from tuner.runtime import nvrtc
 
@@ -49,7 +50,6 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 FLOATS = (DType.F32, DType.F16, DType.BF16, DType.F64)
 REDUCTIONS = ("reduce_prod", "reduce_sum", "reduce_max", "reduce_min")
 WHOLE = (DType.I32, DType.I64, DType.I8, DType.U8)
-SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
 SEEDS = 200 if SOAK else 8
 PAIRS = [
     (op, dtype)
@@ -223,6 +223,42 @@ def test_the_price_is_that_of_both_launches() -> None:
                 moved = [w.read_bytes + w.written_bytes for w in found.launches]
                 whole = work(nest, default(nest, device), device)
                 assert sum(moved) > whole.read_bytes + whole.written_bytes
+
+
+def test_operations_are_those_of_the_way_that_does_fewer() -> None:
+    """A kernel in parts does what both launches do; compared, no more than either."""
+    for make in SPLITS.values():
+        graph = make()
+        nest = lower(graph)
+        (plain, *cuts) = (default(nest, H100), *split_default(nest, H100))
+        told = [
+            price(graph, Family.REDUCTION, H100, Options(), schedule=each)
+            for each in (plain, *cuts)
+        ]
+        for schedule, found in zip((plain, *cuts), told, strict=True):
+            assert found is not None
+            apart = [work(*each, H100) for each in launches(nest, schedule)]
+            for pipe, count in found.operations.items():
+                assert count == sum(w.operations.get(pipe, 0.0) for w in apart)
+        best = price(graph, Family.REDUCTION, H100, Options())
+        assert best is not None
+        for pipe, count in best.operations.items():
+            ways = [each.operations.get(pipe, 0.0) for each in told if each]
+            assert count in ways
+            assert count <= ways[0]
+
+
+def test_a_compilers_word_needs_the_schedule_it_is_of() -> None:
+    """Registers of one schedule are not taken for those of another."""
+    found = Resources(
+        registers=32,
+        spill_store_bytes=0,
+        spill_load_bytes=0,
+        shared_bytes=0,
+        architecture="sm_90",
+    )
+    with pytest.raises(InternalError, match="schedule"):
+        price(norm(1000), Family.REDUCTION, H100, Options(), resources=found)
 
 
 def test_traffic_alone_and_capped_memory_split_nothing() -> None:

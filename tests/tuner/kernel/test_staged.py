@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from cost_model.catalog import find
+from cost_model.device import Device
 from tests.tuner.kernel.builder import Builder
 from tests.tuner.kernel.running import complaint, random_feeds, run
 from tuner.ir.graph import Graph
 from tuner.ir.types import DType
 from tuner.kernel.lower import lower
+from tuner.kernel.mapping import map_groups
+from tuner.kernel.nest import LoopNest
+from tuner.kernel.onchip import onchip_bytes
 from tuner.kernel.render import CUDA, OPENCL, render
 from tuner.kernel.schedule import default, space
 from tuner.kernel.staged import STAGED_BYTES
@@ -17,6 +25,7 @@ from tuner.plan import Schedule
 from tuner.runtime.opencl import OpenCLBackend
 
 CPU = find("cpu")
+_SIZES = {"float": 4, "double": 8, "int": 4, "long": 8, "long long": 8}
 
 
 def _transposed_sum(rows: int, columns: int, dtype: DType = DType.F32) -> Graph:
@@ -32,9 +41,48 @@ def _heads() -> Graph:
     return b.graph(b.op("add", turned, b.input(1024, 500)))
 
 
-def _text(graph: Graph) -> str:
+def _turned_pair(rows: int, columns: int) -> Graph:
+    """Two operands that lie across, each of which wants a tile."""
+    b = Builder()
+    pair = [b.op("transpose", b.input(columns, rows), perm=(1, 0)) for _ in range(2)]
+    return b.graph(b.op("mul", *pair))
+
+
+def _text(graph: Graph, device: Device = CPU) -> str:
     nest = lower(graph)
-    return render(nest, default(nest, CPU), OPENCL).text
+    return render(nest, default(nest, device), OPENCL).text
+
+
+def _rows_of_two_types() -> Graph:
+    b = Builder()
+    wide = b.op("reduce_sum", b.input(40, 700, dtype=DType.F64), axes=(1,), keepdims=0)
+    return b.graph(b.op("cast", wide, to="f32"), _total(b, 1))
+
+
+def _columns_of_two_types() -> Graph:
+    b = Builder()
+    wide = b.op("reduce_sum", b.input(700, 40, dtype=DType.F64), axes=(0,), keepdims=0)
+    return b.graph(wide, _total(b, 0))
+
+
+def _total(b: Builder, axis: int) -> str:
+    shape = (40, 700) if axis else (700, 40)
+    return b.op(
+        "reduce_max", b.input(*shape, dtype=DType.I64), axes=(axis,), keepdims=0
+    )
+
+
+def _declared_bytes(text: str) -> int:
+    """On-chip memory that a text declares."""
+    found = re.findall(r"(?:__local|__shared__) ([\w ]+) \w+\[(\d+)\];", text)
+    return sum(_SIZES[kind] * int(count) for kind, count in found)
+
+
+def _declared(nest: LoopNest, device: Device) -> list[int]:
+    return [_declared_bytes(render(nest, s, OPENCL).text) for s in space(nest, device)]
+
+
+_MADE = (_heads, _rows_of_two_types, _columns_of_two_types)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +132,48 @@ def test_tiles_fit_on_chip() -> None:
         if "tile0" in text:
             size = int(text.partition("tile0[")[2].partition("]")[0])
             assert 8 * size <= STAGED_BYTES
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [_transposed_sum(1024, 1024, DType.F64), _turned_pair(1024, 1024)],
+    ids=["f64", "two operands"],
+)
+def test_the_default_stages_what_is_wider(opencl: OpenCLBackend, graph: Graph) -> None:
+    """Elements of eight bytes, and two operands, get smaller tiles that fit."""
+    assert 0 < _declared_bytes(_text(graph)) <= STAGED_BYTES
+    feeds = random_feeds(graph, 11)
+    found = run(opencl, graph, default(lower(graph), CPU), feeds)
+    assert not complaint(graph, feeds, found)
+
+
+@pytest.mark.parametrize("room", [0, 16 << 10, 40 << 10])
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+def test_a_device_gets_no_more_tiles_than_it_has_room_for(
+    room: int, dtype: DType
+) -> None:
+    """Every schedule of its space, the default first, declares no more than it has."""
+    device = replace(CPU, max_shared_bytes_per_block=room)
+    nest = lower(_transposed_sum(1024, 1024, dtype))
+    assert space(nest, device)[0] == default(nest, device)
+    found = _declared(nest, device)
+    assert max(found) <= room < max(_declared(nest, CPU))
+    assert any(found) == bool(room)
+
+
+@pytest.mark.parametrize("device", [CPU, find("sm_90")], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("make", list(_MADE), ids=lambda make: make.__name__)
+def test_what_is_held_against_a_device_is_what_the_text_declares(
+    make: Callable[[], Graph], device: Device
+) -> None:
+    """Tiles and partial results of every type, to the byte on a processor."""
+    nest = lower(make())
+    for schedule in space(nest, device)[::7]:
+        dialect = CUDA if device.kind == "gpu" else OPENCL
+        declared = _declared_bytes(render(nest, schedule, dialect).text)
+        counted = onchip_bytes(nest, map_groups(nest, schedule), device)
+        assert declared <= counted, schedule
+        assert device.kind == "gpu" or declared == counted, schedule
 
 
 def test_a_gpu_has_no_such_tiles() -> None:

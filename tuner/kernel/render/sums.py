@@ -52,8 +52,8 @@ class Sums:
         return f"{self._letter}{reduction}_{copy}"
 
     @contextmanager
-    def part(self) -> Iterator[None]:
-        """Meanwhile sums are those of a part of the row."""
+    def in_block(self) -> Iterator[None]:
+        """Meanwhile sums are those of a block of the row."""
         self._letter = "s"
         yield
         self._letter = "a"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuner.kernel.nest import Load
 from tuner.kernel.render.block import BlockText
-from tuner.kernel.tiles import PADDING, Operand, parts_of
+from tuner.kernel.tiles import PADDING, Operand, tile_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,21 +33,21 @@ class TileText(BlockText):
         single = replace(scope.mapping, items=1)
         super().__init__(replace(scope, mapping=single))
         self.block = scope.mapping
-        self.parts = parts_of(self.group)
+        self.tile = tile_values(self.group)
         self.held = self.dialect.held[self.group.reductions[0].dtype]
 
     def write(self) -> None:
         """Write the whole group."""
         self._place()
-        self.values.write(self.parts.block)
+        self.values.write(self.tile.block)
         self._declare_sums()
         self._shared("left", self.block.height)
         self._shared("right", self.block.tile)
         terms, depth = self.group.serial_points, self.block.depth
         kind = self.scope.index_type
         self.lines.open(f"for ({kind} base = 0; base < {terms}; base += {depth})")
-        self._stage(self.parts.left, "left")
-        self._stage(self.parts.right, "right")
+        self._stage(self.tile.left, "left")
+        self._stage(self.tile.right, "right")
         self.lines.add(self.dialect.barrier)
         self._multiply()
         self.lines.add(self.dialect.barrier)
@@ -179,13 +179,13 @@ class TileText(BlockText):
         row_tail = group.row_points % block.height != 0
         if row_tail:
             self.lines.open(f"if (i < {group.row_points})")
-        self.values.write(self.parts.row)
+        self.values.write(self.tile.row)
         self._loop_over("x", columns)
         self.scope.declare("p", column)
         tail = group.inner_points % block.tile != 0
         if tail:
             self.lines.open(f"if (p < {group.inner_points})")
-        self.values.write(self.parts.point)
+        self.values.write(self.tile.point)
         self.stores.write(group.stores, "")
         for _ in range(2 + row_tail + tail):
             self.lines.close()

@@ -116,7 +116,7 @@ class Walks:
         least = number(-math.inf, known.dtype, self._dialect)
         zero = number(0.0, known.dtype, self._dialect)
         top, total = f"a{both.top}", f"a{both.total}"
-        with self._sums.part():
+        with self._sums.in_block():
             self._sums.start(first)
             self._block_pass(first, step, tail)
             parts = (f"s{both.top}", top)

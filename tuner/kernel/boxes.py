@@ -1,7 +1,7 @@
-"""Outputs that are joined from parts: a walk over each part instead of the whole.
+"""Outputs that are joined: a walk over each box of them instead of the whole.
 
-At a point of the whole it must be found out which part it lies in, and what the others
-would give there is computed and thrown away. Over a part alone nothing is asked; parts
+At a point of the whole it must be found out which box it lies in, and what the others
+would give there is computed and thrown away. Over a box alone nothing is asked; boxes
 of equal extents share one walk, and with it what they read (the two halves of a rotary
 embedding).
 """
@@ -21,21 +21,21 @@ from tuner.kernel.shapes import shape_of
 if TYPE_CHECKING:
     from tuner.ir.graph import Graph, Node
 
-MOST_PARTS: Final = 8
-"""Outputs of more parts are walked as a whole: every part is text of its own."""
+MOST_BOXES: Final = 8
+"""Outputs of more boxes are walked as a whole: every box is text of its own."""
 FEWEST_RUN: Final = 16
-"""Elements that lie together in each part, at least: a cache line."""
+"""Elements that lie together in each box, at least: a cache line."""
 
 Cuts = tuple[frozenset[int], ...]
-"""For each axis, where a new part begins."""
+"""For each axis, where a new box begins."""
 
 
-def parts(graph: Graph, names: Sequence[str]) -> tuple[Box, ...]:
-    """Boxes over which outputs of equal shape are made without asking for the part.
+def boxes_of(graph: Graph, names: Sequence[str]) -> tuple[Box, ...]:
+    """Boxes over which outputs of equal shape are made without asking where one is.
 
     Returns:
-        disjoint boxes that make up the outputs; one, the whole, where they have no
-        parts or walks over parts would not pay.
+        disjoint boxes that make up the outputs; one, the whole, where they are
+        not joined or walks over boxes would not pay.
     """
     shape = shape_of(graph, names[0])
     whole_box = Box((0,) * len(shape), shape)
@@ -54,12 +54,12 @@ def parts(graph: Graph, names: Sequence[str]) -> tuple[Box, ...]:
         )
         for corner in itertools.product(*spans)
     )
-    pays = len(boxes) <= MOST_PARTS and _least_run(shape, spans) >= FEWEST_RUN
+    pays = len(boxes) <= MOST_BOXES and _least_run(shape, spans) >= FEWEST_RUN
     return boxes if pays else (whole_box,)
 
 
 def _least_run(shape: Sequence[int], spans: Sequence[Sequence[tuple[int, int]]]) -> int:
-    """Elements that lie together in the smallest part of the innermost cut axis."""
+    """Elements that lie together in the smallest box of the innermost cut axis."""
     for axis in reversed(range(len(shape))):
         if len(spans[axis]) > 1:
             shortest = min(end - first for first, end in spans[axis])
@@ -68,7 +68,7 @@ def _least_run(shape: Sequence[int], spans: Sequence[Sequence[tuple[int, int]]])
 
 
 def _cuts(graph: Graph, name: str) -> Cuts:
-    """Where the joins behind an output put its parts, in its own axes."""
+    """Where the joins behind an output put its boxes, in its own axes."""
     found: dict[str, Cuts] = {}
     order = _joined(graph, name)
     for tensor in reversed(order):
