@@ -18,16 +18,22 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	$(BIN)/fuseplan demo $(if $(ONCE),--once)
 
-# Tests that measure on the processor, or kill what they start, have it for themselves.
-ALONE := tests/browser tests/release tests/service/jobs \
-	tests/service/api/test_process.py $(addprefix tests/service/cli/test_, \
-	calibrating.py running.py tuning.py) \
-	tests/tuner/calibration tests/tuner/runtime tests/tuner/search
+# Tests that time this processor, or kill processes after seconds in which they had to
+# come so far, have it for themselves; all others judge values alone, which wait for
+# nobody. By file: a new one is in the first part until it has such a reason.
+ALONE := tests/service/api/test_process.py \
+	$(addprefix tests/service/cli/test_,running.py tuning.py) \
+	$(addprefix tests/service/jobs/test_,fleet.py outages.py stopping.py worker.py) \
+	$(addprefix tests/tuner/runtime/test_, \
+	backends.py bench.py executor.py flush.py runner.py) \
+	$(addprefix tests/tuner/search/test_, \
+	faults.py never_regress.py on_processor.py)
 test: install
 ifdef TESTS
 	$(BIN)/python -m pytest -q $(TESTS)
 else
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
+		$(ALONE:%=--ignore=%)
 	$(BIN)/python -m pytest -q $(ALONE)
 endif
 

@@ -11,6 +11,27 @@ SHARED = Path(
     os.environ.get("FUSEPLAN_SHARED", str(Path(__file__).parents[2] / "shared"))
 )
 SOAK = os.environ.get("FUSEPLAN_SOAK") == "1"
+LONGEST = (
+    "tests/tuner/search/test_session.py",
+    "tests/tuner/fusion/test_least.py",
+    "tests/browser/test_journeys.py",
+    "tests/tuner/calibration/test_accuracy.py",
+    "tests/browser/test_pages.py",
+    "tests/release/test_wheel.py",
+    "tests/service/test_guides.py",
+    "tests/service/cli/test_exports.py",
+    "tests/tuner/search/test_alternatives.py",
+    "tests/tuner/fusion/test_optimisers.py",
+    "tests/tuner/fusion/test_patterns_targets.py",
+)
+"""Files that take longest. Processes that share the tests by file begin with them: one
+that got a long file last would keep the others waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first; the others, and all tests within a file, in their order."""
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(LONGEST)))
 
 
 def shared_folder(name: str) -> Path:

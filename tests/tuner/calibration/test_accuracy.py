@@ -15,6 +15,7 @@ from tests.tuner.calibration.fakes import PairModelTimer
 from tuner.calibration.accuracy import (
     TRIES,
     WIDE,
+    Accuracy,
     Limits,
     measure_accuracy,
     predicted_again,
@@ -38,6 +39,12 @@ SMALL = Limits(kernels=8, pairs=8, schedules=5)
 def still() -> float:
     """A clock that stands."""
     return 0.0
+
+
+@pytest.fixture(scope="module")
+def perfect() -> Accuracy:
+    """What is measured on a device that is what the model thinks; for reading only."""
+    return measure_accuracy(cpu(), PairModelTimer(cpu()), still, SMALL)
 
 
 def row(told: dict[str, Any], what: str) -> dict[str, Any]:
@@ -72,17 +79,16 @@ def test_a_run_that_ends_early_has_seen_all_families() -> None:
     assert {each.family for each in measured.decisions} == GENERATED
 
 
-def test_a_perfect_model_scores_perfectly() -> None:
+def test_a_perfect_model_scores_perfectly(perfect: Accuracy) -> None:
     """When the device is what the model thinks, nothing is wrong."""
-    measured = measure_accuracy(cpu(), PairModelTimer(cpu()), still, SMALL)
-    told = summary(measured)
+    told = summary(perfect)
     assert row(told, "fusion decisions, sign right")["model"] == 1.0
     assert row(told, "tau within a kernel, median")["model"] == pytest.approx(1.0)
     assert row(told, "regret, first choice, mean")["model"] == 0.0
     assert told["bound"]["violations"] == 0
     for name in ("error above 100 us", "error below 100 us"):
         assert row(told, name)["model"] == pytest.approx(0.0, abs=1e-9)
-    assert set(told["uncertainty"]) == {trial.family for trial in measured.trials}
+    assert set(told["uncertainty"]) == {trial.family for trial in perfect.trials}
     for low, high in told["uncertainty"].values():
         assert low == high == pytest.approx(1.0)
     covered = [r for r in told["rows"] if r["what"].startswith("inside the stated")]
@@ -234,10 +240,9 @@ class _Counting(PairModelTimer):
         return super().measure_whole(request)
 
 
-def test_the_record_holds_every_sample() -> None:
+def test_the_record_holds_every_sample(perfect: Accuracy) -> None:
     """The JSON has raw samples of schedules and of both sides of a decision."""
-    measured = measure_accuracy(cpu(), PairModelTimer(cpu()), still, SMALL)
-    told = accuracy_json(measured)
+    told = accuracy_json(perfect)
     assert encode(told)
     found = told["found"].values()
     trials = [trial for each in found for trial in each["trials"]]
