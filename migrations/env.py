@@ -4,6 +4,7 @@ from typing import Literal
 
 from alembic import context
 from sqlalchemy import Connection
+from sqlalchemy.schema import SchemaItem
 
 from service.settings import Settings
 from service.store import connect
@@ -14,6 +15,12 @@ from service.store.schema import METADATA
 def ours(name: str | None, kind: str, _: object) -> bool:
     """Whether a table of the database is ours; the job engine has its own."""
     return kind != "table" or name in METADATA.tables
+
+
+def wanted(item: SchemaItem, *_: object) -> bool:
+    """Whether this kind of database has an item; an index may be for the other one."""
+    condition = getattr(item, "_ddl_if", None)
+    return condition is None or condition.dialect == context.get_bind().dialect.name
 
 
 def plain(_kind: str, item: object, _context: object) -> str | Literal[False]:
@@ -27,6 +34,7 @@ def run(connection: Connection) -> None:
         connection=connection,
         target_metadata=METADATA,
         include_name=ours,
+        include_object=wanted,
         render_item=plain,
         render_as_batch=True,
         compare_type=True,

@@ -12,6 +12,9 @@ down_revision = "0005"
 branch_labels = None
 depends_on = None
 
+INDEX = "ix_plan_pointers_key"
+"""PostgreSQL finds a key in it in one page, where the primary key's tree has four."""
+
 
 def upgrade() -> None:
     # They may be null: programs of before write pointers without a copy.
@@ -29,8 +32,12 @@ def upgrade() -> None:
         " plan_revisions.kernels FROM plan_revisions"
         " WHERE plan_revisions.id = plan_pointers.revision_id)"
     )
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_index(INDEX, "plan_pointers", ["key"], postgresql_using="hash")
 
 
 def downgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        op.drop_index(INDEX, "plan_pointers")
     for name in ("kernels", "objective_seconds", "digest", "copy_of"):
         op.drop_column("plan_pointers", name)
