@@ -446,7 +446,7 @@ def _add_part(
     dram = moved.dram_bytes + stalls * moved.scattered_dram_bytes
     cache = moved.cache_bytes + stalls * moved.scattered_cache_bytes
     terms.dram += share * dram / dram_rate
-    terms.cache += share * (cache / cache_rate + _hop_seconds(work, device) / active)
+    terms.cache += share * cache / cache_rate
     private_rate = device.l1_bytes_per_second * active / count
     terms.private += share * moved.private_bytes / private_rate
     asked = running * _reading_threads(work, device)
@@ -500,10 +500,14 @@ def _busiest(
 
 
 def _latency_seconds(work: Work, device: Device, fit: Occupancy) -> float:
-    """What nothing hides: the first read, and on a GPU block starts and exchanges."""
+    """What nothing hides: the first read, and on a GPU block starts and exchanges.
+
+    On a processor lines that nothing fetched ahead: what depends on them waits, too.
+    """
     first = device.dram_latency_seconds if work.accesses else 0.0
     if device.kind == "cpu":
-        return first
+        active = min(max(1, work.blocks), device.multiprocessors)
+        return first + _hop_seconds(work, device) / active
     return first + _serial_seconds(work, device, fit)
 
 

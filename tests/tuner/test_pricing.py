@@ -50,7 +50,8 @@ def test_an_epilogue_costs_a_gpu_no_launch_and_no_traffic(graph: Graph) -> None:
     found = price(graph, Family.LIBRARY, resolve_target("sm_90"), Options())
     assert found is not None
     moved = found.estimate.dram_bytes + found.estimate.cache_bytes
-    assert moved == found.work.read_bytes + found.work.written_bytes
+    (work,) = found.launches
+    assert moved == work.read_bytes + work.written_bytes
 
 
 def test_onnx_runtime_runs_an_activation_as_operators_of_their_own() -> None:

@@ -99,12 +99,13 @@ def _accesses(
         unique = int(elements) * width
         whole = -(-tensor.elements * width // sector) * sector
         sectors = min(sum(p.sector_bytes for p in parts), whole)
-        requested = sum(p.requested_bytes for p in parts)
+        fetched = sum(p.fetched_bytes for p in parts)
+        requested = sum(p.requested_bytes for p in parts) + fetched
         found.append(
             Access(
                 unique_bytes=unique,
-                sector_bytes=max(int(sectors), unique),
-                requested_bytes=max(int(requested), int(sectors), unique),
+                sector_bytes=max(int(sectors), unique) + int(fetched),
+                requested_bytes=max(int(requested), int(sectors + fetched), unique),
                 is_write=tensor.is_output,
                 useful_bytes=int(sum(p.useful_bytes for p in parts)),
                 reuse=tuple(one for p in parts for one in p.reuse),

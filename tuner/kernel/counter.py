@@ -8,9 +8,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from cost_model.work import Pipe
-from tuner.ir.expr import Expr, calls, operations
+from cost_model.work import Pipe, Reuse
+from tuner.ir.expr import Expr, calls, operations, parse
 from tuner.ir.types import DType
+from tuner.kernel.ahead import LINE_BYTES, asked_ahead
 from tuner.kernel.hops import hops
 from tuner.kernel.index import AtomKind, Guards, Index, runs
 from tuner.kernel.mapping import Mapping as Layout
@@ -25,6 +26,7 @@ from tuner.kernel.nest import (
     Select,
     Store,
 )
+from tuner.kernel.online import ONLINE_STEPS, Online, online
 from tuner.kernel.registers import (
     Computed,
     Pressure,
@@ -33,12 +35,13 @@ from tuner.kernel.registers import (
     thread_limit,
 )
 from tuner.kernel.reuse import Operand, Terms, levels, reuses
+from tuner.kernel.staged import pitch, staged_values
+from tuner.kernel.streams import may_stream, streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cost_model.device import Device
-    from cost_model.work import Reuse
 
 _BASE_REGISTERS: Final = 10
 _TRIGONOMETRY: Final = frozenset({"sin", "cos", "tan"})
@@ -62,14 +65,42 @@ _GATHERED: Final = 8.0
 Source: A. Abel, J. Reineke, "uops.info", ASPLOS 2019: VPGATHERDD of 16 lanes takes 11
 to 13 cycles on Intel cores with AVX-512, where two ports do 32 additions a cycle, of
 which compiled code reaches 0.38."""
+_EXP: Final = parse("exp(a0)")
+_ALONE: Final = 5.0
+"""How much longer the lanes of a vector take one after the other than together.
+
+Source: rows of 80 and 100 by 64 lanes, of which a step leaves 16 and 36 over, 1.3 to
+2.2 times as long as by 16 lanes, which take them together."""
+_LOOSE: Final = 4
+"""How much longer lanes that take vectors of their own behind a condition take.
+
+Source: depthwise convolutions of 14 x 14 by lanes of four columns, which do not divide
+196: 42 and 59 us, by lanes of one 14 and 25."""
+_FETCHED: Final = 0.1
+"""Share of the lines of a large result that a core fetches before it writes them,
+though it writes all of each; without it maps of 50 to 77 MiB rank worse."""
+_HALVES: Final = 44.0
+"""Integer operations that take as long as a conversion from or to 16-bit floats.
+
+Intel's compiler (2026.22) converts the lanes of a vector one by one: 1.05 ns each in
+maps of 64,000 and 4 million elements."""
+_ASKED: Final = 6.0
+"""Integer operations that take as long as a request for a line ahead of its use.
+
+Source: the same: PREFETCHT0 starts twice a cycle."""
 _NARROW: Final = frozenset({DType.F16, DType.BF16, DType.I8, DType.U8, DType.BOOL})
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What was counted of one tensor."""
+    """What was counted of one tensor.
+
+    Attributes:
+        fetched_bytes: of sectors that are read because a part of them is written.
+    """
 
     elements: float = 0.0
+    fetched_bytes: float = 0.0
     sector_bytes: float = 0.0
     requested_bytes: float = 0.0
     useful_bytes: float = 0.0
@@ -103,11 +134,21 @@ class Counter:
         self.operations: dict[Pipe, float] = {}
         self.shared_bytes = self.barriers = self.shuffles = 0
         self._subgroup = device.subgroup_threads
+        self._copied: tuple[int, ...] = ()
+        self._online: Online | None = None
+        if device.kind == "cpu":
+            self._copied = staged_values(nest, group, mapping)
+            self._online = online(group, mapping)
+        self._near_bytes = 0
 
     def run(self) -> None:
         """Count everything but registers."""
         self._walk_points()
         self._find_reuse()
+        if self._copied:
+            self._meet_at_tiles()
+        if self.device.kind == "cpu":
+            self._ask_ahead()
 
     def _walk_points(self) -> None:
         for number, value in enumerate(self.group.values):
@@ -120,7 +161,9 @@ class Counter:
 
     def _passes(self) -> None:
         points = self._points()
-        for each in self.group.plan:
+        for place, each in enumerate(self.group.plan):
+            if self._online is not None and place == 1:
+                self._scale_blocks(self._online)
             for number in self._computed(each):
                 is_inner = self.group.values[number].loops & self.group.inner_mask
                 self._value(number, points if is_inner else self._turns())
@@ -128,6 +171,52 @@ class Counter:
                 self._store(store, points)
             for reduction in each.reductions:
                 self._reduction(reduction, points)
+            self._near_bytes = 0
+
+    def _scale_blocks(self, both: Online) -> None:
+        """The second of two passes that one walk makes, block by block of a row.
+
+        It finds what the first has read of the block, and scales the sum of the blocks
+        before: each lane does.
+        """
+        block = ONLINE_STEPS * self.mapping.lanes
+        self._near_bytes = block * sum(self._row_widths())
+        blocks = math.ceil(self.group.inner_points / block) + 1
+        lanes = float(self._rows() * self.mapping.lanes)
+        dtype = self.group.reductions[both.total].dtype
+        for pipe, count in _cost(_EXP, dtype).items():
+            self._add(pipe, blocks * lanes * count)
+        self._add(pipe_of(dtype), blocks * lanes)
+
+    def _row_widths(self) -> Iterator[int]:
+        """Bytes of the elements that the first pass reads at each point."""
+        for number in self.group.plan[0].values:
+            value = self.group.values[number]
+            if isinstance(value.what, Load) and value.loops & self.group.inner_mask:
+                yield self.nest.tensors[value.what.tensor].dtype.bytes
+
+    def _ask_ahead(self) -> None:
+        """Requests for lines of rows that the next turn walks over."""
+        for load in asked_ahead(self.nest, self.group, self.mapping):
+            width = self.nest.tensors[load.tensor].dtype.bytes
+            lines = self._points() * width / LINE_BYTES
+            self._add(Pipe.INTEGER, lines * _ASKED)
+
+    # Tiles that a block copies on chip
+
+    def _meet_at_tiles(self) -> None:
+        """Lanes that copy a tile meet before they gather from it."""
+        self.barriers += 1
+        size = sum(self.group.values[number].dtype.bytes for number in self._copied)
+        self._share(size * self.mapping.tile * pitch(self.mapping))
+
+    def _stage(self, load: Load, loops: int, times: float) -> None:
+        """A tile is read along the order of memory, and gathered from on chip."""
+        nbytes = times * self.nest.tensors[load.tensor].dtype.bytes
+        self._request(load.tensor, load.index, loops, (nbytes, nbytes))
+        self._address(load.index, load.guards, times)
+        # Where it comes from and goes to: one address for neighbouring lanes.
+        self._add(Pipe.INTEGER, 2 * times / self._subgroup)
 
     # How often
 
@@ -173,10 +262,12 @@ class Counter:
                 self._add(Pipe.CONVERT, times)
         elif isinstance(what, Load):
             tensor = self.nest.tensors[what.tensor]
-            self._access(what.tensor, what.index, value.loops, times)
-            self._address(what.index, what.guards, times)
-            if tensor.dtype in _NARROW:
-                self._add(Pipe.CONVERT, times)
+            if number in self._copied:
+                self._stage(what, value.loops, times)
+            else:
+                self._access(what.tensor, what.index, value.loops, times)
+                self._address(what.index, what.guards, times)
+            self._narrow(tensor.dtype, times)
         elif isinstance(what, Select):
             self._add(Pipe.INTEGER, times * (1 + 2 * len(what.guards)))
 
@@ -188,15 +279,30 @@ class Counter:
             if group.atoms[atom].kind is AtomKind.LOOP
         )
         self._access(store.tensor, store.index, loops, times)
+        if self.device.kind == "cpu" and may_stream(self.nest, group, store):
+            self._fetch(store)
         self._address(store.index, store.guards, times)
-        if self.nest.tensors[store.tensor].dtype in _NARROW:
+        self._narrow(self.nest.tensors[store.tensor].dtype, times)
+
+    def _fetch(self, store: Store) -> None:
+        """Lines of a large result that are read before they are written."""
+        if streams(self.nest, self.group, self.mapping, store):
+            return
+        traffic = self.traffic[store.tensor]
+        traffic.fetched_bytes = _FETCHED * traffic.sector_bytes
+
+    def _narrow(self, dtype: DType, times: float) -> None:
+        """Conversions of elements that are held wider than they are stored."""
+        if dtype in _NARROW:
             self._add(Pipe.CONVERT, times)
+        if dtype is DType.F16 and self.device.kind == "cpu":
+            self._add(Pipe.INTEGER, times * _HALVES)
 
     def _address(self, index: Index, guards: Guards, times: float) -> None:
         count = self._own_address(index) + 2 * len(guards)
         for each in (index, *(guard.subject for guard in guards)):
             count += DIVISION * self._divided(each)
-        self._add(Pipe.INTEGER, times * count / self._shared_by())
+        self._add(Pipe.INTEGER, times * count / self._shared_by(index, guards))
 
     def _divided(self, index: Index) -> float:
         """Divisions of one evaluation; those of an outer loop are not made again in it.
@@ -238,14 +344,41 @@ class Counter:
         along = runs(group.atoms, index, group.inner)
         if not is_made and (not along or along[-1].below >= width):
             return 0.0
-        if is_made or self.mapping.vector > 1:
+        is_split = len(along) > 1 and along[-1].extent % width
+        if is_made or is_split or self.mapping.vector > 1:
             return _GATHERED
         apart = abs(along[-1].coefficient)
         is_neighbour = along[-1].below == 1 and apart == 1
         return 0.0 if is_neighbour else min(float(apart), _GATHERED)
 
-    def _shared_by(self) -> int:
-        return self.mapping.vector
+    def _shared_by(self, index: Index, guards: Guards) -> float:
+        """Points of a lane that one address serves.
+
+        A processor finds that of each point anew where they are no neighbours in
+        memory, or each has conditions of its own. Idle lanes find one as well.
+        """
+        if self.device.kind != "cpu":
+            return float(self.mapping.vector)
+        along = runs(self.group.atoms, index, self.group.inner)
+        is_one = not along or (len(along) == 1 and along[0].below == 1)
+        shared = self.mapping.vector if is_one and not guards else 1
+        return shared * self._busy_share()
+
+    def _busy_share(self) -> float:
+        """Share of the lanes' time in a COLUMN group that goes to columns of their own.
+
+        Teams that meet at a barrier need all of their lanes: those beyond the last
+        column do the last one again. Lanes that meet none are idle behind a condition,
+        which takes those with vectors of their own apart.
+        """
+        group, mapping = self.group, self.mapping
+        if group.kind is not Kind.COLUMN:
+            return 1.0
+        if mapping.teams == 1:
+            is_loose = mapping.vector > 1 and group.inner_points % mapping.tile
+            return 1.0 / _LOOSE if is_loose else 1.0
+        step = min(mapping.lanes, self._subgroup) * mapping.vector
+        return -(-group.inner_points // step) * step / (mapping.chunks * mapping.tile)
 
     def _reduction(self, number: int, points: float) -> None:
         reduction = self.group.reductions[number]
@@ -274,17 +407,31 @@ class Counter:
     # Memory
 
     def _access(self, slot: int, index: Index, loops: int, times: float) -> None:
+        width = self.nest.tensors[slot].dtype.bytes
+        requested = times / self._subgroup * self._asked(index, width)
+        useful = min(requested, times * width)
+        self._request(slot, index, loops, (requested, useful))
+
+    def _request(
+        self, slot: int, index: Index, loops: int, moved: tuple[float, float]
+    ) -> None:
+        """Sector bytes that threads ask for, and what of them they use."""
+        requested, useful = moved
+        traffic = self.traffic.setdefault(slot, Traffic())
+        traffic.requested_bytes += requested
+        traffic.useful_bytes += useful
+        if self._near_bytes:
+            traffic.reuse.append(
+                Reuse(distance_bytes=self._near_bytes, requested_bytes=int(requested))
+            )
+            return
         tensor = self.nest.tensors[slot]
         width, sector = tensor.dtype.bytes, self.device.sector_bytes
         elements = float(_elements(self.group, index, loops))
         elements = min(elements, tensor.elements)
-        traffic = self.traffic.setdefault(slot, Traffic())
         traffic.elements += elements
         sectors = _sectors(self.group, index, elements, width, sector)
-        requested = times / self._subgroup * self._asked(index, width)
         traffic.sector_bytes += sectors
-        traffic.requested_bytes += requested
-        traffic.useful_bytes += min(requested, times * width)
         operand = self._operands.get((slot, index.terms))
         if operand is None:
             operand = Operand(slot, index.terms, width, sectors)
@@ -469,7 +616,14 @@ class Counter:
     def hops(self) -> float:
         """Pieces of operands that a core of a processor waits for."""
         moved = zip(self._operands.values(), self._again, strict=True)
-        return hops(self.group, self.mapping, self.device, moved)
+        staged = frozenset(self._copied_operands())
+        return hops(self.group, self.mapping, self.device, moved, staged)
+
+    def _copied_operands(self) -> Iterator[tuple[int, Terms]]:
+        for number in self._copied:
+            what = self.group.values[number].what
+            if isinstance(what, Load):
+                yield what.tensor, what.index.terms
 
     def compute_share(self) -> float:
         """Share of the arithmetic rate that the structure of the text allows.
@@ -478,13 +632,15 @@ class Counter:
         them have work: in the last step of a row whose lanes meet at a barrier.
         """
         group, mapping = self.group, self.mapping
-        if self.device.kind != "cpu" or group.kind is not Kind.ROW:
+        if self.device.kind != "cpu":
             return 1.0
+        if group.kind is not Kind.ROW:
+            return self._busy_share()
         step = mapping.lanes * mapping.vector
         alone = group.inner_points % step / max(group.inner_points, 1)
         if mapping.vector == 1 and mapping.lanes <= self._subgroup:
             alone = 0.0  # such a last step begins earlier, with all lanes
-        return 1.0 / (1.0 + alone * (self._subgroup - 1))
+        return 1.0 / (1.0 + alone * _ALONE)
 
     def in_flight(self) -> int:
         """Bytes of independent loads that a thread has outstanding at once."""

@@ -70,7 +70,8 @@ def rows(lanes: int) -> dict[str, int]:
 def test_lines_out_of_order_are_waited_for(knobs: dict[str, int], hops: int) -> None:
     """Steps that lie further apart than a vector is long leave lines for later."""
     found = counted(gated(1024, 4096), **knobs)
-    assert found.hops == hops
+    held = CPU.l1_bytes * CPU.multiprocessors / (3 * 1024 * 4096 * 4)
+    assert found.hops == pytest.approx(hops * (1 - held))
 
 
 def test_small_tensors_lie_near_and_a_gpu_walks_side_by_side() -> None:
@@ -95,7 +96,7 @@ def test_hops_alone_decide() -> None:
     far = predict(found, CPU)
     lines = CPU.prefetched_bytes_per_multiprocessor // CPU.sector_bytes
     waited = found.hops * CPU.l2_latency_seconds / lines / CPU.multiprocessors
-    assert far.l2_seconds - near.l2_seconds == pytest.approx(waited)
+    assert far.latency_seconds - near.latency_seconds == pytest.approx(waited)
     assert far.seconds > 1.1 * near.seconds
 
 
@@ -128,9 +129,9 @@ def test_a_tensor_that_all_lanes_share_is_not_taken_apart() -> None:
     ("extent", "lanes", "share"),
     [
         (1024, 64, 1.0),
-        (1000, 64, 1 / (1 + 15 * 40 / 1000)),
+        (1000, 64, 1 / (1 + 5 * 40 / 1000)),
         (1000, 16, 1.0),
-        (784, 64, 1 / (1 + 15 * 16 / 784)),
+        (784, 64, 1 / (1 + 5 * 16 / 784)),
     ],
 )
 def test_the_rest_of_a_row_is_taken_lane_by_lane(
