@@ -12,6 +12,7 @@ SHARED = Path(
 )
 SOAK = os.environ.get("FUSEPLAN_SOAK") == "1"
 LONGEST = (
+    "tests/service/api/test_fuzzing.py",
     "tests/tuner/search/test_session.py",
     "tests/tuner/fusion/test_least.py",
     "tests/browser/test_journeys.py",

@@ -29,7 +29,7 @@ SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
 LENGTH = (
     ["--max-time", "180"]
     if SOAK
-    else ["--phases", "examples,stateful", "--max-examples", "25"]
+    else ["--phases", "examples,stateful", "--max-examples", "10"]
 )
 LONGEST_SECONDS = 600
 LISTS = {
