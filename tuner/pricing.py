@@ -36,7 +36,12 @@ from tuner.ir.graph import Graph, Node, Region, extract
 from tuner.ir.types import TensorType
 from tuner.kernel.count import work as count_work
 from tuner.kernel.errors import CannotLower
-from tuner.kernel.least import computing_operations, moving_operations
+from tuner.kernel.least import (
+    Axes,
+    computing_operations,
+    moving_operations,
+    varying_axes,
+)
 from tuner.kernel.lower import lower
 from tuner.kernel.nest import LoopNest
 from tuner.kernel.schedule import default as default_schedule
@@ -225,7 +230,11 @@ class Pricer:
         if found is None:
             return {}
         (node,) = (n for n in map(self._named, region.nodes) if n.op != ALIAS)
-        return computing_operations(self._graph, node, found.operations)
+        return computing_operations(self._graph, node, found.operations, self._axes)
+
+    @cached_property
+    def _axes(self) -> Mapping[str, Axes]:
+        return varying_axes(self._graph)
 
     @cached_property
     def lowered_pipes(self) -> frozenset[Pipe]:

@@ -41,6 +41,20 @@ def _any(dtype: DType) -> Bounds:
     return Bounds(_SMALLEST.get(dtype, 0.0), _LARGEST.get(dtype, math.inf), False)
 
 
+def may_have_normal_reciprocal(expression: str, arity: int, dtype: DType) -> bool:
+    """Whether results of an expression may ever be sure to have a normal reciprocal.
+
+    Bounds of a result are no closer for operands of wider bounds. So where operands of
+    magnitude one that are never below zero do not tell, no operands do.
+    """
+    sure = _SURE.get(dtype)
+    if sure is None:
+        return False
+    one = Bounds(1.0, 1.0, True)
+    found = _expression(parse(expression), range(arity), [one] * arity, dtype)
+    return found.least >= 1 / sure and found.most <= sure
+
+
 class Ranges:
     """The bounds of the values of one group whose rows have `length` elements."""
 

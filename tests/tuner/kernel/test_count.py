@@ -12,7 +12,7 @@ from tests.tuner.kernel.builder import Builder, add_layer_norm, bias_gelu, softm
 from tuner.ir.graph import extract, make_region
 from tuner.ir.types import DType
 from tuner.kernel.count import work
-from tuner.kernel.least import computing_operations
+from tuner.kernel.least import computing_operations, varying_axes
 from tuner.kernel.lower import lower
 from tuner.kernel.schedule import default, space
 from tuner.plan import Schedule
@@ -20,7 +20,7 @@ from tuner.plan import Schedule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tuner.ir.graph import Graph
+    from tuner.ir.graph import Graph, Node
 
 GPU = find("a100-80")
 ROWS = {"threads": 128, "lanes": 128, "vector": 1, "repeat": 1, "unroll": 1}
@@ -193,20 +193,81 @@ def test_nothing_has_a_schedule(name: str, shape: tuple[int, int], target: str) 
         assert sum(a.unique_bytes for a in found.accesses if not a.is_write) <= 3 * 16
 
 
-def test_a_kernel_of_several_nodes_counts_no_less_than_each_alone() -> None:
-    """Rows that are divided by one number each are multiplied by its reciprocal."""
+def _powers() -> Graph:
     b = Builder()
     x = b.op("exp", b.input(64, 96))
     total = b.op("reduce_sum", x, axes=(1,), keepdims=1)
-    graph = b.graph(b.op("tanh", b.op("div", x, total)))
-    device = find("cpu")
-    found = work(lower(graph), default(lower(graph), device), device).operations
+    return b.graph(b.op("tanh", b.op("div", x, total)))
+
+
+def _lengths(axis: int = 1) -> Graph:
+    b = Builder()
+    x = b.input(64, 96)
+    total = b.op("reduce_sum", b.op("mul", x, x), axes=(axis,), keepdims=1)
+    return b.graph(b.op("div", x, b.op("sqrt", total)))
+
+
+def _corrected() -> Graph:
+    """Rows that are divided by what is left of one, a number for all of them."""
+    b = Builder()
+    x, rate = b.input(64, 96), b.input()
+    moved = b.op("div", x, b.op("sub", b.constant(1.0), rate))
+    own = b.op("div", moved, b.op("sqrt", b.op("mul", x, x)))
+    return b.graph(b.op("reduce_sum", own, axes=(1,), keepdims=1))
+
+
+def _repeated(axis: int = 1) -> Graph:
+    """Work on each of equal elements, which a kernel does once for all of them."""
+    b = Builder()
+    x = b.input(*((64, 1) if axis else (1, 96)))
+    whole = b.op("expand", x, shape=(64, 96))
+    turned = b.op("transpose", b.op("tanh", whole), perm=(1, 0))
+    other = b.op("div", b.input(96, 64), b.op("exp", turned))
+    return b.graph(b.op("reduce_max", other, axes=(0,), keepdims=0))
+
+
+SEVERAL: Mapping[str, Callable[[], Graph]] = {
+    "powers": _powers,
+    "lengths": _lengths,
+    "lengths of columns": lambda: _lengths(0),
+    "corrected": _corrected,
+    "repeated along rows": _repeated,
+    "repeated rows": lambda: _repeated(0),
+}
+
+
+def _alone(graph: Graph, node: Node, target: str) -> Mapping[Pipe, float]:
+    """What a node does in a kernel of its own."""
+    small = lower(extract(graph, make_region(graph, [node.name], node.outputs)))
+    return work(small, default(small, find(target)), find(target)).operations
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90"])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_kernel_of_several_nodes_counts_no_less_than_each_alone(
+    name: str, target: str
+) -> None:
+    """Rows that are divided by one number each are multiplied by its reciprocal."""
+    graph, device = SEVERAL[name](), find(target)
+    nest, axes = lower(graph), varying_axes(graph)
+    found = work(nest, default(nest, device), device).operations
     least: dict[Pipe, float] = {}
     for node in graph.nodes:
-        small = extract(graph, make_region(graph, [node.name], node.outputs))
-        alone = work(lower(small), default(lower(small), device), device).operations
-        for pipe, count in computing_operations(graph, node, alone).items():
+        alone = _alone(graph, node, target)
+        for pipe, count in computing_operations(graph, node, alone, axes).items():
             least[pipe] = least.get(pipe, 0.0) + count
     assert least
     for pipe, count in least.items():
         assert count <= found[pipe]
+
+
+def test_a_division_by_what_no_reciprocal_is_taken_of_counts_whole() -> None:
+    """A difference may be tiny, so no kernel takes its reciprocal; a root is not."""
+    wholes = {}
+    for name in ("corrected", "lengths"):
+        graph = SEVERAL[name]()
+        node = next(each for each in graph.nodes if each.op == "div")
+        alone = _alone(graph, node, "cpu")
+        least = computing_operations(graph, node, alone, varying_axes(graph))
+        wholes[name] = least.get(Pipe.SPECIAL) == alone[Pipe.SPECIAL]
+    assert wholes == {"corrected": True, "lengths": False}
