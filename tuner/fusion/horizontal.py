@@ -10,6 +10,7 @@ from typing import Final
 from tuner.fusion.candidates import Candidate
 from tuner.fusion.filling import fill_up
 from tuner.fusion.finishing import SUM_ROUNDING, Finishing, is_better, launched
+from tuner.fusion.parting import parted
 from tuner.fusion.pieces import Priced
 from tuner.fusion.sharing import share_work
 from tuner.fusion.view import bits
@@ -60,18 +61,52 @@ def join_side_by_side(step: Finishing, chosen: Sequence[Priced]) -> list[Priced]
     given. It is an improvement of a solved partition, not a part of the proof: whether
     another grouping would be cheaper still is not asked.
     """
-    best = list(chosen)
+    best = _joined_in_turns(step, chosen, [])
+    ready, waiting = _cut(step, chosen)
+    if len(ready) > 1 and not step.out_of_time():
+        found = _joined_in_turns(step, waiting, ready)
+        best = found if is_better(found, best) else best
+    return best if len(best) == len(chosen) else fill_up(step, best)
+
+
+def _cut(
+    step: Finishing, chosen: Sequence[Priced]
+) -> tuple[list[Priced], list[Priced]]:
+    """Kernels that wait for no other, some of them cut off from others, and the rest.
+
+    Nothing where none was cut.
+    """
+    found = parted(step, chosen)
+    if len(found) == len(chosen):
+        return [], []
+    ready = [kernel for kernel in found if not kernel.candidate.needs]
+    return ready, [kernel for kernel in found if kernel.candidate.needs]
+
+
+def _joined_in_turns(
+    step: Finishing, chosen: Sequence[Priced], ready: Sequence[Priced]
+) -> list[Priced]:
+    """The cheapest of what several orders lead to.
+
+    Args:
+        step: which kernels may be, and what they cost.
+        chosen: what is joined.
+        ready: kernels that wait for no other, and join each other first.
+    """
+    best = [*ready, *chosen]
+    most = len(best)
     for order in ORDERS:
-        if step.out_of_time() and len(best) < len(chosen):
+        if step.out_of_time() and len(best) < most:
             break
-        found = _joined(step, chosen, order)
-        if len(found) < len(chosen):
+        first = _joined(step, ready, order) if ready else []
+        found = _joined(step, [*first, *chosen], order)
+        if len(found) < most:
             found = _with_shared_work(step, found, order)
         if is_better(found, best):
             best = found
-        if len(found) >= len(chosen) - 1:
+        if len(found) >= most - 1:
             break  # in any order the same pair, if any
-    return best if len(best) == len(chosen) else fill_up(step, best)
+    return best
 
 
 def _with_shared_work(

@@ -64,3 +64,16 @@ def test_kernels_are_filled_before_there_is_one_more() -> None:
     most = Limits.of(resolve_target("sm_90")).max_nodes
     assert most is not None
     assert len(found.choices) == -(-len(model.graph.nodes) // most)
+
+
+@pytest.mark.parametrize(("make", "kernels"), [(sgd, 2), (adam, 3)])
+def test_gradients_that_are_clipped_are_reduced_side_by_side(
+    make: Callable[..., bytes], kernels: int
+) -> None:
+    """Their sum is a chain, of which each link waits for the one before."""
+    model = load(make(mixed(4), clip=True))
+    found = planned(model, "sm_90")
+    reductions = {n.name for n in model.graph.nodes if n.op == "reduce_sum"}
+    holders = [c for c in found.choices if reductions.intersection(c.region.nodes)]
+    assert len(holders) == 1
+    assert len(found.choices) == kernels
