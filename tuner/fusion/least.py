@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from tuner.fusion.columns import Floor, Least
+from tuner.fusion.gates import best_gate, fewest_kernels, read_again
 from tuner.fusion.legality import ANCHORS, Rules
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Region
@@ -29,10 +30,11 @@ def least_seconds(
     Take any kernels that compute these nodes: apart or side by side, with work repeated
     or not. Each node is in one of them, and so is each tensor that is given and needed
     whole, or wanted by others; a kernel holds so many nodes, tensors and reductions, so
-    there are at least as many launches as `_fewest_kernels` says. Somewhere each of
+    there are at least as many launches as `fewest_kernels` says. Somewhere each of
     those tensors is moved, and each node computed, in full: all kernels together do at
     least `Least`. What that costs, shared out over kernels in the best way, is the
-    floor's matter.
+    floor's matter. What waits for many reductions takes more launches, and more reads,
+    see `tuner.fusion.gates`.
 
     Nodes without an element are left out: a kernel that holds no others waits for no
     memory. None where nothing is known of prices, or where a library may take part,
@@ -54,12 +56,18 @@ def least_seconds(
         return None
     whole = [i for i in bits(nodes) if not _is_narrowed(view, i)]
     types = view.graph.types
-    work = Least(
-        read=tuple(types[name] for name in _read(view, nodes, whole)),
-        written=tuple(types[view.tensors[j]] for j in _leaving(view, nodes)),
-        nodes=tuple(_alone(rules, whole)),
+    read = [types[name] for name in _read(view, nodes, whole)]
+    written = tuple(types[view.tensors[j]] for j in _leaving(view, nodes))
+    alone = tuple(_alone(rules, whole))
+    gate = best_gate(rules, nodes)
+    kernels = max(fewest_kernels(rules, nodes), gate.kernels if gate else 1)
+    again = read_again(view, gate, whole) if gate else ((),)
+    return min(
+        floor.joint_seconds(
+            Least(read=(*read, *more), written=written, nodes=alone), kernels=kernels
+        )
+        for more in again
     )
-    return floor.joint_seconds(work, kernels=_fewest_kernels(rules, nodes))
 
 
 def least_of_any(rules: Rules, floor: Floor | None, inside: int) -> float:
@@ -174,48 +182,3 @@ def _alone(rules: Rules, whole: Sequence[int]) -> Iterator[tuple[Region, Family]
 def _is_narrowed(view: View, i: int) -> bool:
     """Whether a kernel may need a node, or what it reads, in part only."""
     return bool((view.below[i] | 1 << i) & view.narrowing)
-
-
-def _fewest_kernels(rules: Rules, nodes: int) -> int:
-    """How many kernels hold these nodes at least, by what one kernel may hold.
-
-    So many reductions; so many tensors, of which each that is given or wanted is in
-    some kernel; and so many nodes, but for kernels along a line, which hold nothing
-    beside it. A line is a run of nodes of which each is the only reader of the one
-    before; those that are longer than a kernel may be otherwise are left out.
-    """
-    view, limits = rules.view, rules.limits
-    given = {name for i in bits(nodes) for name in view.given[i]}
-    tensors = sum(name not in view.graph.constants for name in given)
-    tensors += view.needs(nodes).bit_count() + view.wanted(nodes).bit_count()
-    reductions = (nodes & view.masks[Pattern.REDUCTION]).bit_count()
-    counts = [(tensors, limits.max_arguments), (reductions, limits.max_reductions)]
-    if limits.max_nodes is not None:
-        short = nodes.bit_count() - _on_long_lines(view, nodes, limits.max_nodes)
-        counts.append((short, limits.max_nodes))
-    found = (-(-count // most) for count, most in counts if most is not None)
-    return max(found, default=1) or 1
-
-
-def _on_long_lines(view: View, nodes: int, most: int) -> int:
-    """How many of some nodes lie on lines of more than so many of them."""
-    if nodes.bit_count() <= most:
-        return 0
-    order = list(bits(nodes))
-    follower = {i: view.after[i].bit_length() - 1 for i in order if _leads(view, i)}
-    before, behind = dict.fromkeys(order, 0), dict.fromkeys(order, 0)
-    for i in order:
-        k = follower.get(i)
-        if k in before:
-            before[k] = max(before[k], before[i] + 1)
-    for i in reversed(order):
-        k = follower.get(i)
-        if k in behind:
-            behind[i] = behind[k] + 1
-    return sum(before[i] + 1 + behind[i] > most for i in order)
-
-
-def _leads(view: View, i: int) -> bool:
-    """Whether a node has one reader."""
-    after = view.after[i]
-    return bool(after) and not after & (after - 1)
