@@ -39,15 +39,24 @@ class Traffic:
         return sum(self.reads.values()) + sum(self.writes.values())
 
 
-def traffic(graph: Graph, region: Region) -> Traffic:
+Known = dict[str, tuple[tuple[str, BoolArray], ...]]
+"""By node, which elements of its operands all of its result needs."""
+
+
+def traffic(graph: Graph, region: Region, known: Known | None = None) -> Traffic:
     """Count what a kernel reads and writes.
 
     Constants and weights of up to 64 elements are free. A gather with run-time
     indices reads as many elements as it produces, but never more than the table has.
+
+    Args:
+        graph: the whole graph.
+        region: the kernel.
+        known: what was found out about nodes of this graph before; more is added.
     """
     nodes = [graph.by_name[name] for name in region.nodes]
     writes = {name: graph.types[name].bytes for name in region.outputs}
-    counts = _counts(graph, nodes, region.outputs)
+    counts = _counts(graph, nodes, region.outputs, {} if known is None else known)
     made = {out for node in nodes for out in node.outputs}
     reads: dict[str, int] = {}
     for name, count in counts.items():
@@ -77,11 +86,11 @@ def is_free(graph: Graph, name: str) -> bool:
 
 
 def _counts(
-    graph: Graph, nodes: Sequence[Node], outputs: Sequence[str]
+    graph: Graph, nodes: Sequence[Node], outputs: Sequence[str], known: Known
 ) -> Mapping[str, int]:
     if not any(node.op in NARROWING for node in nodes):
         return _all_needed(graph, nodes, outputs)
-    demand = _Demand(graph)
+    demand = _Demand(graph, known)
     for name in outputs:
         demand.want(name, wanted=True)
     for node in reversed(nodes):
@@ -103,8 +112,9 @@ def _all_needed(
 class _Demand:
     """Elements that a kernel needs of every tensor it touches."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, known: Known) -> None:
         self.graph = graph
+        self.known = known
         self.marked: dict[str, Wanted] = {}
         self.looked_up: dict[str, int] = {}
 
@@ -175,6 +185,19 @@ class _Demand:
             self._follow(node, names, wanted)
 
     def _follow(self, node: Node, names: Sequence[str], wanted: Wanted) -> None:
+        if wanted is not True:
+            found = self._followed(node, names, wanted)
+        elif node.name in self.known:
+            found = self.known[node.name]
+        else:
+            found = self.known[node.name] = self._followed(node, names, wanted)
+        for name, part in found:
+            self.want(name, part)
+
+    def _followed(
+        self, node: Node, names: Sequence[str], wanted: Wanted
+    ) -> tuple[tuple[str, BoolArray], ...]:
+        """Operands of which something is needed, and what."""
         codes, start = [], 0
         for name in names:
             count = self._elements(name)
@@ -184,12 +207,13 @@ class _Demand:
         chosen = moved.ravel() if wanted is True else moved[wanted]
         hit = np.zeros(start, dtype=np.bool_)
         hit[chosen[chosen >= 0]] = True
-        start = 0
+        found, start = [], 0
         for name in names:
             part = hit[start : start + self._elements(name)]
             if part.any():
-                self.want(name, part.reshape(self._shape(name)))
+                found.append((name, part.reshape(self._shape(name))))
             start += self._elements(name)
+        return tuple(found)
 
     def _lookup(self, node: Node, wanted: Wanted | None, extra: int) -> None:
         table, index = node.inputs

@@ -8,7 +8,7 @@ its source, its *home*.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import compress
 from typing import Final
 
@@ -28,6 +28,8 @@ Source: the metric of the fusion patterns, which `tuner.fusion.traffic` counts.
 """
 
 
+KNOWN_BITS: Final = 2048
+"""Positions in masks up to so many bits are remembered."""
 SHORT_MASK: Final = 64
 """Masks up to so many bits are taken apart where they are; longer ones are cut first,
 since each step costs the whole length of a mask, and most are short but far up."""
@@ -45,6 +47,18 @@ _FLAGS: Final = bytes(code == ord("1") for code in range(256))
 
 def bits(mask: int) -> Iterator[int]:
     """Positions of the bits that are set, lowest first."""
+    if mask.bit_length() <= KNOWN_BITS:
+        return iter(_known_bits(mask))
+    return _bits(mask)
+
+
+@lru_cache(maxsize=1 << 14)
+def _known_bits(mask: int) -> tuple[int, ...]:
+    """The same masks are taken apart again and again: of 17 times 16 on the zoo."""
+    return tuple(_bits(mask))
+
+
+def _bits(mask: int) -> Iterator[int]:
     base = 0
     if mask.bit_length() > SHORT_MASK:
         base = (mask & -mask).bit_length() - 1

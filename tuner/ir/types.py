@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -87,16 +88,26 @@ class TensorType:
         Raises:
             ValueError: a dimension is symbolic.
         """
-        if any(isinstance(d, str) for d in self.shape):
-            raise ValueError(f"shape {self.shape} has symbolic dimensions")
-        return tuple(d for d in self.shape if isinstance(d, int))
+        return _static(self.shape)
 
     @property
     def elements(self) -> int:
         """Number of elements of a static tensor."""
-        return math.prod(self.static_shape)
+        return _elements(self.shape)
 
     @property
     def bytes(self) -> int:
         """Size in memory of a static tensor."""
         return self.elements * self.dtype.bytes
+
+
+@lru_cache(maxsize=1 << 12)
+def _static(shape: tuple[Dim, ...]) -> tuple[int, ...]:
+    if any(isinstance(d, str) for d in shape):
+        raise ValueError(f"shape {shape} has symbolic dimensions")
+    return tuple(d for d in shape if isinstance(d, int))
+
+
+@lru_cache(maxsize=1 << 12)
+def _elements(shape: tuple[Dim, ...]) -> int:
+    return math.prod(_static(shape))
