@@ -389,6 +389,8 @@ class Body:
         mine = tuple(i for axis, i in enumerate(place) if axis not in axes)
         if kept_axes(node, key.map, rank) != mine:
             raise CannotLower(node.name, "a reduced value is used in another row")
+        if not self._lies_along(place, axes):
+            raise CannotLower(node.name, "its rows lie across those of the loops")
         (number,) = yield [Key(source, place, ())]
         value = self.values[number]
         held = HELD[self.graph.types[key.tensor].dtype]
@@ -398,6 +400,16 @@ class Body:
         rows = ((1 << self.space.loops) - 1) & ~self.frame.reduced
         what = Reduced(len(self.reductions) - 1)
         return self.cast(self.add(what, wide, rows, value.stage + 1), held)
+
+    def _lies_along(self, place: Map, axes: Sequence[int]) -> bool:
+        """Whether what is reduced is the reduced loops, and what is kept the others."""
+        kept = reduced = 0
+        for axis, index in enumerate(place):
+            if axis in axes:
+                reduced |= self._mask(index)
+            else:
+                kept |= self._mask(index)
+        return not kept & self.frame.reduced and not reduced & ~self.frame.reduced
 
     def _contracted(self, anchor: Anchor, key: Key) -> Rule:
         if key.map != anchor.place:

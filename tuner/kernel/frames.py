@@ -13,7 +13,7 @@ from tuner.kernel.index import ZERO, Index, Map, Space
 from tuner.kernel.shapes import shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tuner.ir.graph import Graph, Node
 
@@ -53,18 +53,34 @@ def is_empty(node: Node, graph: Graph) -> bool:
     return 0 in shape_of(graph, node.inputs[0])
 
 
+def _patterns(graph: Graph) -> dict[str, tuple[Segment, ...]]:
+    """How the rows of each reduction of something lie, by its name."""
+    return {
+        node.name: pattern_of(node, graph)
+        for node in graph.nodes
+        if OPS[node.op].pattern is Pattern.REDUCTION and not is_empty(node, graph)
+    }
+
+
+def long_frames(graph: Graph) -> frozenset[tuple[Segment, ...]]:
+    """Frames of the reductions that are too long to be unrolled."""
+    return _long(_patterns(graph).values())
+
+
+def _long(
+    patterns: Iterable[tuple[Segment, ...]],
+) -> frozenset[tuple[Segment, ...]]:
+    return frozenset(p for p in patterns if reduced_elements(p) > UNROLLED_ELEMENTS)
+
+
 def choose(graph: Graph) -> tuple[tuple[Segment, ...], frozenset[str]]:
     """The frame of a graph with reductions, and the nodes that are loops over it.
 
     Raises:
         CannotLower: long reductions have different frames.
     """
-    patterns = {
-        node.name: pattern_of(node, graph)
-        for node in graph.nodes
-        if OPS[node.op].pattern is Pattern.REDUCTION and not is_empty(node, graph)
-    }
-    long = {p for p in patterns.values() if reduced_elements(p) > UNROLLED_ELEMENTS}
+    patterns = _patterns(graph)
+    long = _long(patterns.values())
     if len(long) > 1:
         raise CannotLower(
             "reductions", f"{len(long)} long reductions have different frames"
@@ -77,6 +93,15 @@ def choose(graph: Graph) -> tuple[tuple[Segment, ...], frozenset[str]]:
 def _shared(patterns: Sequence[tuple[Segment, ...]]) -> tuple[Segment, ...]:
     """Of short frames, the last: what feeds it is unrolled."""
     return patterns[-1]
+
+
+def loops_over(space: Space, segments: Sequence[Segment], *, reduced: bool) -> int:
+    """Mask of the loops over rows, or of those over positions."""
+    mask = 0
+    for segment, atoms in zip(segments, space.axis_atoms, strict=True):
+        if segment.reduced is reduced:
+            mask |= sum(1 << atom for atom in atoms)
+    return mask
 
 
 class Ties:
@@ -93,21 +118,49 @@ class Ties:
         self._space = space
         self._extents = tuple(s.extent for s in segments)
         self._framed = framed
+        self._rows = loops_over(space, segments, reduced=False)
+        self._positions = loops_over(space, segments, reduced=True)
         self.found: dict[str, Map] = {}
 
     def solve(self) -> Mapping[str, Map]:
-        """Spread from each reduction's source as far as maps can be told."""
+        """Spread from each reduction's source as far as maps can be told.
+
+        Two reductions may share a value and have their rows across each other, as the
+        rows and the columns of a square do. The second is then tied by itself, and the
+        value that they share is computed for each of them.
+        """
+        alone: dict[str, Map] = {}
+        while True:
+            self.found = dict(alone)
+            self._solve()
+            crossed = [name for name in self._crossed() if name not in alone]
+            if not crossed:
+                return self.found
+            alone[crossed[0]] = self._straight(crossed[0])
+
+    def _solve(self) -> None:
         for node in self._graph.nodes:
             if node.name not in self._framed or node.inputs[0] in self.found:
                 continue
-            source = node.inputs[0]
-            self.found[source] = self._space.reshape(
-                self._space.axes, self._extents, self._shape(source)
-            )
+            self.found[node.inputs[0]] = self._straight(node.inputs[0])
             self._spread()
         if not all(self._is_done(node) for node in self._graph.nodes):
             self._spread()
-        return self.found
+
+    def _straight(self, source: str) -> Map:
+        """Where the loops have the elements of what a reduction reads."""
+        return self._space.reshape(self._space.axes, self._extents, self._shape(source))
+
+    def _crossed(self) -> Iterator[str]:
+        """What reductions read in other rows than those of the loops."""
+        for node in self._graph.nodes:
+            if node.name not in self._framed:
+                continue
+            axes = ints(node.attributes, "axes")
+            for axis, index in enumerate(self.found[node.inputs[0]]):
+                others = self._rows if axis in axes else self._positions
+                if self._space.loops_in(index) & others:
+                    yield node.inputs[0]
 
     def _is_done(self, node: Node) -> bool:
         return node.name not in self._framed or node.outputs[0] in self.found

@@ -257,6 +257,14 @@ class Space:
         self.atoms.append(Atom(AtomKind.VALUE, extent))
         return len(self.atoms) - 1
 
+    def loops_in(self, index: Index) -> int:
+        """Mask of the loops that an index depends on, through quotients too."""
+        mask = 0
+        for atom, _ in index.terms:
+            inner = self.atoms[atom].operand
+            mask |= 1 << atom if atom < self.loops else self.loops_in(inner)
+        return mask
+
     def bounds(self, index: Index) -> tuple[int, int]:
         """Least and greatest value of an index."""
         return bounds(self.atoms, index)

@@ -15,7 +15,14 @@ from tuner.kernel.boxes import boxes_of
 from tuner.kernel.contraction import contractions
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.families import family_of
-from tuner.kernel.frames import Segment, Ties, choose, is_empty, pattern_of
+from tuner.kernel.frames import (
+    Ties,
+    choose,
+    is_empty,
+    long_frames,
+    loops_over,
+    pattern_of,
+)
 from tuner.kernel.index import Map, Space, shifted, strides_of
 from tuner.kernel.nest import Group, Kind, LoopNest, Tensor
 from tuner.kernel.pieces import Box, Pieces, Splitter, covers
@@ -186,7 +193,7 @@ def _side_by_side(graph: Graph) -> list[Graph]:
         for node in graph.nodes
         if OPS[node.op].pattern is Pattern.REDUCTION and not is_empty(node, graph)
     }
-    found = components(graph) if len(frames) > 1 else ()
+    found = loops(graph) if len(frames) > 1 else ()
     if len(found) < 2:  # noqa: PLR2004
         return [graph]
     made = [{out for node in nodes for out in node.outputs} for nodes in found]
@@ -198,6 +205,46 @@ def _side_by_side(graph: Graph) -> list[Graph]:
         )
         for nodes, own in zip(found, made, strict=True)
     ]
+
+
+def loops(graph: Graph) -> list[list[Node]]:
+    """Nodes in graph order, by components each of which one loop can be.
+
+    Nobody computes a view of what is given. Where long reductions over different rows
+    share nothing but such views, each loop has them for itself.
+    """
+    found: list[list[Node]] = []
+    for nodes in components(graph):
+        alone = replace(graph, nodes=tuple(nodes))
+        found += _without_views(alone) if len(long_frames(alone)) > 1 else [nodes]
+    return found
+
+
+def _without_views(graph: Graph) -> list[list[Node]]:
+    """Components that share views of what is given at most, each with its views."""
+    views: dict[str, Node] = {}
+    for node in graph.nodes:
+        out = node.outputs[0]
+        if node.op != "reshape" or out in graph.outputs:
+            continue
+        if node.inputs[0] in views or node.inputs[0] not in graph.producers:
+            views[out] = node
+    rest = tuple(node for node in graph.nodes if node.outputs[0] not in views)
+    return [
+        [*_needed_views(views, nodes), *nodes]
+        for nodes in components(replace(graph, nodes=rest))
+    ]
+
+
+def _needed_views(views: Mapping[str, Node], nodes: Sequence[Node]) -> list[Node]:
+    """The views that some nodes read, each after the one that it is a view of."""
+    needed = {name for node in nodes for name in node.inputs}
+    found = []
+    for name, view in reversed(tuple(views.items())):
+        if name in needed:
+            found.append(view)
+            needed.update(view.inputs)
+    return found[::-1]
 
 
 def components(graph: Graph) -> list[list[Node]]:
@@ -230,7 +277,7 @@ def _reduction(
         left.clear()
         ties = Ties(graph, space, segments, framed).solve()
         splitter = Splitter(graph, space, ties)
-        frame = Frame(ties, framed, _reduced_mask(space, segments))
+        frame = Frame(ties, framed, loops_over(space, segments, reduced=True))
         body = Body(graph, slots, space, frame)
         for name in outputs:
             pieces = splitter.pieces(name, dependent)
@@ -262,14 +309,6 @@ def _dependent(graph: Graph, framed: frozenset[str]) -> set[str]:
         if node.name in framed or any(name in found for name in node.inputs):
             found.update(node.outputs)
     return found
-
-
-def _reduced_mask(space: Space, segments: Sequence[Segment]) -> int:
-    mask = 0
-    for segment, atoms in zip(segments, space.axis_atoms, strict=True):
-        if segment.reduced:
-            mask |= sum(1 << atom for atom in atoms)
-    return mask
 
 
 def _whole_rows(body: Body, place: Map) -> bool:

@@ -24,7 +24,8 @@ from tuner.ir.ops import OPS, Pattern
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.frames import Segment, is_empty, pattern_of
 from tuner.kernel.held import ACCUMULATED, HELD, identity
-from tuner.kernel.lower import components, lower
+from tuner.kernel.lower import loops as loops_of
+from tuner.kernel.lower import lower
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _cuts(graph: Graph) -> dict[str, _Cut]:
     if not reductions or any(is_empty(node, graph) for node in reductions):
         raise CannotLower("split", "there are no elements to reduce")
     patterns = {node.name: pattern_of(node, graph) for node in reductions}
-    loops = components(graph) if len({*patterns.values()}) > 1 else ()
+    loops = loops_of(graph) if len({*patterns.values()}) > 1 else ()
     for loop in loops:
         if len({patterns[node.name] for node in loop if node.name in patterns}) > 1:
             raise CannotLower("split", "reductions over different rows")

@@ -10,6 +10,8 @@ from tests.tuner.kernel.builder import Builder
 from tuner.ir.types import DType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuner.ir.graph import Graph
 
 _UNARY = ("tanh", "neg", "abs", "relu", "sigmoid", "erf")
@@ -19,14 +21,23 @@ _EXTENTS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 33, 48, 64, 100, 128)
 _MOST = 40_000
 
 
-def random_graph(seed: int, *, dtype: DType = DType.F32, reduces: bool = True) -> Graph:
+def random_graph(
+    seed: int,
+    *,
+    dtype: DType = DType.F32,
+    reduces: bool = True,
+    extents: Sequence[int] = _EXTENTS,
+) -> Graph:
     """A random graph with one or more outputs."""
-    return _Random(Random(seed), dtype, reduces=reduces).make()
+    return _Random(Random(seed), dtype, reduces=reduces, extents=extents).make()
 
 
 class _Random:
-    def __init__(self, rng: Random, dtype: DType, *, reduces: bool) -> None:
+    def __init__(
+        self, rng: Random, dtype: DType, *, reduces: bool, extents: Sequence[int]
+    ) -> None:
         self.rng = rng
+        self.extents = extents
         self.dtype = dtype
         self.reduces = reduces
         self.b = Builder()
@@ -50,7 +61,7 @@ class _Random:
 
     def _shape(self, rank: int) -> tuple[int, ...]:
         while True:
-            shape = tuple(self.rng.choice(_EXTENTS) for _ in range(rank))
+            shape = tuple(self.rng.choice(self.extents) for _ in range(rank))
             if math.prod(shape) <= _MOST:
                 return shape
 
