@@ -20,8 +20,11 @@ Replaying compares random search, Optuna's default TPE, the study of a tuning ru
 what knowing the first recording whole would give: the first recording is what a search
 sees, the second, made an hour later, is what counts. With `--repriced` the search has
 the defaults and prices of this version, so that a change of the cost model shows
-without measuring again. What the study knows of other kernels is learned for each space
-from all others of the first recording, never from the space itself.
+without measuring again; `ours` then tries what a tuning run of this version would try,
+as in a run, and `of all` is the same study let loose on everything that was recorded.
+The best of all schedules is what counts for both. What the study knows of other kernels
+is learned for each space from all others of the first recording, never from the space
+itself.
 
 Learning writes what a tuning run knows of other kernels (`tuner.search.experience`); it
 is to be called again when the cost model or the generated code has changed.

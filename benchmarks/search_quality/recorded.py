@@ -55,7 +55,7 @@ def has_same_code(state: KernelState, found: Space, device: Device) -> bool:
 
 
 def repriced(found: Space, device: Device, kernel: KernelState | None) -> Space:
-    """The same measured times under today's default and today's cost model.
+    """The same measured times under today's default, prices and choice of schedules.
 
     A kernel with other code than this version's stays as it was recorded.
     """
@@ -72,6 +72,7 @@ def repriced(found: Space, device: Device, kernel: KernelState | None) -> Space:
         found,
         seconds={schedule: found.seconds[schedule] for schedule in order},
         predicted=predicted,
+        tried=frozenset(kernel.study.space),
     )
 
 

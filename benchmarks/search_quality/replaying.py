@@ -75,7 +75,8 @@ def _tell(rows: Sequence[Json], spaces: Sequence[Space], seeds: int) -> None:
         say(f"{method:8}" + "".join(cells))
     say(
         f"share of the way from median to best, mean; near: within {NEAR:.0%} of the "
-        f"best; {seeds} seeds each; knowing: the fastest of the first recording\n"
+        f"best; {seeds} seeds each; ours: among the schedules that a tuning run tries, "
+        "of all: among all recorded; knowing: the fastest of the first recording\n"
     )
     found = {(r["space"], r["method"], r["trials"]): r["excess"] for r in rows}
     say(f"{'slower than the best, ours':32}" + "".join(f"{n:>8}" for n in CHECKPOINTS))
@@ -114,6 +115,7 @@ def _in_both(spaces: Sequence[Space], truths: Sequence[Space]) -> list[Space]:
             predicted={
                 s: v for s, v in each.predicted.items() if s in known[each.name]
             },
+            tried=each.tried & known[each.name].keys(),
         )
         for each in spaces
         if each.name in known

@@ -9,7 +9,7 @@ best under it and holds measured kernels only is the best of all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from tuner.assembly import Tuned
@@ -154,6 +154,18 @@ class Costs:
             return chosen.measurement.seconds
         predicted = state.predicted_seconds * self.correction(state.family)
         return max(predicted, state.floor_seconds * self.floor_scale())
+
+    def hopes(self, states: Iterable[KernelState]) -> dict[str, float]:
+        """By how much each kernel's run is expected to raise a bound that counts it.
+
+        By name; a kernel counts as often as it is used.
+        """
+        scale = self.floor_scale()
+        return {
+            state.name: state.uses
+            * max(0.0, self.expected(state) - scale * state.floor_seconds)
+            for state in states
+        }
 
     def _ratios(self, family: Family | None) -> list[float]:
         found = []

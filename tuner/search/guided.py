@@ -30,12 +30,12 @@ recorded kernels, and a dozen runs are too few to tell them apart."""
 _TRUST: Final = ((1.0, 0.0), (0.5, -1.0), (0.0, -2.0))
 """Exponents of the expectation that are tried as the prior mean, and the logarithm of
 how likely each is before anything ran."""
-_SPREAD: Final = 0.23
+_SPREAD: Final = 0.3
 """Deviation of log seconds from the expectation (measured: 0.15 to 0.4 by kernel)."""
 _NOISE: Final = 0.08
 """Relative deviation of a median (measured on a quiet processor: 3 to 13 %). Less lets
 one lucky run bend the whole surface."""
-_SLOWEST: Final = 0.9
+_SLOWEST: Final = 0.25
 """Log seconds above the best that count as they are; what is slower counts as this
 slow. How slow a bad schedule is says nothing of the good ones."""
 

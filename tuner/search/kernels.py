@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,6 +23,9 @@ MARGIN: Final = 0.05
 """A kernel this close to its lower bound is finished: nothing could improve it."""
 TRIES: Final = 3
 """Schedules of a kernel that may fail before the kernel is given up."""
+ALIKE: Final = 2
+"""Schedules of a kernel that may fail by the very same error: all of them add up in the
+same order then, and so do the others."""
 RETRIES: Final = 5
 """Later runs of a schedule whose every batch of samples was disturbed.
 
@@ -113,8 +117,10 @@ class KernelState:
     def is_hopeless(self) -> bool:
         """Whether every schedule that ran has failed, and enough were tried."""
         own = [m for m in self.results.values() if not (m.failure and m.contended)]
-        failed = bool(own) and all(m.failure for m in own)
-        return failed and (self.study.exhausted or len(own) >= TRIES)
+        if not own or not all(m.failure for m in own):
+            return False
+        enough = len(own) >= TRIES or _most_alike(own) >= ALIKE
+        return enough or self.study.exhausted
 
     @property
     def is_waiting(self) -> bool:
@@ -124,6 +130,11 @@ class KernelState:
         if self._was_disturbed:
             return self.retries < RETRIES
         return not self.results or not self.study.exhausted
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ran, and no schedule of it has passed."""
+        return self.best is None and any(m.failure for m in self.results.values())
 
     @property
     def is_drowned(self) -> bool:
@@ -240,6 +251,12 @@ def expected_schedules(
         expected, key=lambda schedule: (expected[schedule], schedule.knobs)
     )
     return {schedule: expected[schedule] for schedule in ordered}
+
+
+def _most_alike(results: Sequence[Measurement]) -> int:
+    """How many results differ from the reference by the very same error."""
+    errors = Counter(m.message for m in results if m.failure == "correctness")
+    return max(errors.values(), default=0)
 
 
 def failed_check(measurement: Measurement, failure: str, message: str) -> Measurement:

@@ -31,6 +31,8 @@ ATTEMPTS: Final = 4
 """A batch of samples that others disturbed is repeated up to three times."""
 
 
+PRICES: Final = "price_revision"
+"""What a plan key names beside all that decides a time."""
 FLUSH_FACTOR: Final = 2
 """A flush is so many times larger than all caches: what is evicted first is not ours
 to know, and writes take lines too."""
@@ -51,6 +53,8 @@ def flush_bytes(cache: Cache, device: Device) -> int:
 def describe(device: Measures, planned: Mapping[str, Any]) -> dict[str, Any]:
     """What decides a time beside kernel and schedule.
 
+    A prediction decides none: what was measured stays, whatever it was priced.
+
     Args:
         device: that measures.
         planned: code generator and compiler, as in the plan key.
@@ -59,7 +63,7 @@ def describe(device: Measures, planned: Mapping[str, Any]) -> dict[str, Any]:
         DeviceUnavailable: the device is not there.
     """
     return {
-        **planned,
+        **{name: part for name, part in planned.items() if name != PRICES},
         "device": device.device_name,
         "versions": device.toolchain,
     }

@@ -64,6 +64,8 @@ class Observer:
         self, _item: Mapping[str, Any], result: Mapping[str, Any]
     ) -> list[Json]:
         self._run.toolchain = dict(result["toolchain"])
+        for state in self._run.kernels.values():
+            self._run.load(state)
         return [{"type": "device", "toolchain": dict(self._run.toolchain)}]
 
     def _operators(

@@ -21,6 +21,10 @@ from tuner.search.stages import (
     Stage,
 )
 
+SOLVES_APART: Final = 4.0
+"""How many times as long as a solve a proof's batch takes, about, before the next."""
+LEANING: Final = 0.25
+"""Kernels run at once that raise the bound by this share of the most, as expected."""
 BATCH_SECONDS: Final = 3.0
 """How much measuring one batch holds, about: a killed worker repeats one batch."""
 
@@ -76,7 +80,7 @@ class Proposer:
             "cover": lambda: self._kernel_items() or self._solve_again(),
             "improve": self._kernel_items,
             "recover": lambda: self._kernel_items() or self._solve_again(),
-            "prove": lambda: self._kernel_items() or self._prove_again(),
+            "prove": lambda: self._proof_items() or self._prove_again(),
             "vary": lambda: self._other_solves() or self._other_kernels(),
             "check": self._check_items,
             "judge": lambda: self._whole_items() or self._missing_items(),
@@ -101,7 +105,8 @@ class Proposer:
     def _prove_again(self) -> list[Json]:
         run = self._run
         is_settled = run.proof is not None and not run.proof.is_stale
-        if is_settled or run.proofs >= PROOF_ROUNDS or not run.may_spend():
+        may_solve = run.may_spend() or (run.proof is not None and run.may_conclude())
+        if is_settled or run.proofs >= PROOF_ROUNDS or not may_solve:
             return []
         run.proofs += 1
         return [solve_item("optimistic")]
@@ -131,13 +136,47 @@ class Proposer:
         run.use_new(others.found)
         return self._kernel_items()
 
+    def _proof_items(self) -> list[Json]:
+        """First runs of the kernels that a proof leans on most.
+
+        With their times in place of their bounds, the next answer may well do without
+        the others. So it is asked for before those are run, as soon as a batch takes
+        long beside a solve.
+        """
+        run = self._run
+        waiting = self._waiting()
+        hopes = run.costs.hopes(waiting)
+        waiting.sort(key=lambda s: (s.has_failed, -hopes[s.name]))
+        most = max(hopes.values(), default=0.0)
+        enough = SOLVES_APART * run.solve_seconds
+        items: list[Json] = []
+        for state in waiting:
+            is_late = len(items) * run.ledger.trial_seconds >= enough
+            is_minor = state.has_failed or hopes[state.name] < LEANING * most
+            if (items and is_late and is_minor) or not self._has_room(len(items)):
+                break
+            schedule = state.next_schedule()
+            if schedule is not None:
+                items.append(run.item("kernel", state, schedule))
+        return items
+
+    def _has_room(self, count: int) -> bool:
+        """Whether a batch of so many kernel runs may have another."""
+        ledger = self._run.ledger
+        room = max(1, int(BATCH_SECONDS / ledger.trial_seconds))
+        return count < room and self._run.may_spend(count)
+
+    def _waiting(self) -> list[KernelState]:
+        """Kernels in use without a sound run that may still get one."""
+        states = self._run.kernels.values()
+        return [state for state in states if state.uses and state.is_waiting]
+
     def _kernel_items(self) -> list[Json]:
         """Kernel runs for one batch."""
         run = self._run
         items: list[Json] = []
         planned: dict[str, int] = {}
-        room = max(1, int(BATCH_SECONDS / run.ledger.trial_seconds))
-        while len(items) < room and run.may_spend(len(items)):
+        while self._has_room(len(items)):
             state = self._next_state(planned)
             schedule = state.next_schedule() if state is not None else None
             if state is None or schedule is None:
@@ -148,13 +187,11 @@ class Proposer:
 
     def _next_state(self, planned: Mapping[str, int]) -> KernelState | None:
         """The kernel to run next in this stage."""
-        waiting = [
-            state
-            for state in self._run.kernels.values()
-            if state.uses and state.is_waiting and state.name not in planned
-        ]
+        waiting = [state for state in self._waiting() if state.name not in planned]
         if waiting:
-            return max(waiting, key=lambda s: s.uses * s.predicted_seconds)
+            return max(
+                waiting, key=lambda s: (not s.has_failed, s.uses * s.predicted_seconds)
+            )
         if self._run.stage == "improve":
             return self._most_promising(planned)
         return None

@@ -37,6 +37,8 @@ class Space:
         texts: a name of the generated program, where it is known.
         learned: how many times its prediction a schedule may take, by what other
             kernels have taught; once where it is missing. Not part of a recording.
+        tried: the schedules among which a tuning run searches; none: all. Not part of
+            a recording, which has more.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Space:
     runs: Mapping[Schedule, tuple[float, ...]] = field(default_factory=dict)
     texts: Mapping[Schedule, str] = field(default_factory=dict)
     learned: Mapping[Schedule, float] = field(default_factory=dict)
+    tried: frozenset[Schedule] = frozenset()
 
     @property
     def expected(self) -> Mapping[Schedule, float]:
@@ -149,8 +152,24 @@ def by_tpe(space: Space, trials: int, seed: int) -> Iterator[Schedule]:
 
 
 def by_ours(space: Space, trials: int, seed: int) -> Iterator[Schedule]:
-    """The study that a tuning run uses."""
-    expected = space.expected
+    """What a tuning run does: its study, among the schedules that it would try."""
+    return _studied(space, trials, seed, space.tried or frozenset(space.seconds))
+
+
+def by_ours_of_all(space: Space, trials: int, seed: int) -> Iterator[Schedule]:
+    """The same study, among all schedules that were recorded."""
+    return _studied(space, trials, seed, frozenset(space.seconds))
+
+
+def _studied(
+    space: Space, trials: int, seed: int, tried: frozenset[Schedule]
+) -> Iterator[Schedule]:
+    expected = {
+        schedule: seconds
+        for schedule, seconds in space.expected.items()
+        if schedule in tried and schedule in space.seconds
+    }
+    expected[space.default] = space.expected[space.default]
     others = sorted(expected, key=lambda s: (expected[s], s.knobs))
     ranked = tuple(dict.fromkeys([space.default, *others]))
     study = KernelStudy(ranked, seed=seed, expected=expected)
@@ -175,6 +194,7 @@ METHODS: Final[Mapping[str, Method]] = {
     "random": by_chance,
     "tpe": by_tpe,
     "ours": by_ours,
+    "of all": by_ours_of_all,
     "knowing": by_knowing,
 }
 

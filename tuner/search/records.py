@@ -113,6 +113,14 @@ def usable(record: object, toolchain: str) -> Measurement | None:
     return found if sound else None
 
 
+def cost_of(record: object) -> float:
+    """Seconds that a stored run took, compiling and verifying too; 0 if unknown."""
+    seconds = record.get("cost_seconds") if isinstance(record, Mapping) else None
+    if isinstance(seconds, int | float) and 0 < seconds < math.inf:
+        return float(seconds)
+    return 0.0
+
+
 class Known:
     """Results of earlier runs, found by kernel.
 
@@ -136,10 +144,9 @@ class Known:
         """Seconds that each run of a toolchain took, compiling and verifying too."""
         found = []
         for record in self.records.values():
-            if usable(record, toolchain) is not None:
-                seconds = record.get("cost_seconds", 0.0)
-                if isinstance(seconds, int | float) and 0 < seconds < math.inf:
-                    found.append(float(seconds))
+            seconds = cost_of(record)
+            if seconds and usable(record, toolchain) is not None:
+                found.append(seconds)
         return found
 
     def of_kernel(

@@ -20,9 +20,17 @@ from tuner.search.contest import Contestant
 from tuner.search.costs import Costs, PriceKind
 from tuner.search.kernels import KernelState, new_state
 from tuner.search.near import Neighbours
-from tuner.search.records import Json, Known, measurement_key, toolchain_id, usable
+from tuner.search.records import (
+    Json,
+    Known,
+    cost_of,
+    measurement_key,
+    toolchain_id,
+    usable,
+)
 from tuner.search.rounds import Proof, Round, ranked
 from tuner.search.stages import (
+    CONCLUDING_SHARE,
     COVER_ROUNDS,
     OPERATORS_SHARE,
     SHARES,
@@ -63,6 +71,8 @@ class Run:
         told_from: seconds spent when operators began to be run by themselves.
         is_told: whether what every operator takes by itself was told.
         mixed: whether results of another toolchain came in.
+        served: how many runs of each kernel were taken over from earlier runs.
+        served_seconds: what those took when they were measured.
     """
 
     planner: Planner
@@ -97,6 +107,8 @@ class Run:
     told_from: float | None = None
     is_told: bool = False
     mixed: bool = False
+    served: dict[str, int] = field(default_factory=dict)
+    served_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Prices and hints start from what was given."""
@@ -109,6 +121,10 @@ class Run:
         if self.stage == "vary" and spent >= self.vary_until:
             return False
         return self.ledger.allows(waiting, SHARES[self.stage])
+
+    def may_conclude(self) -> bool:
+        """Whether one more solve, for the bound alone, fits beside the whole plans."""
+        return self.solve_seconds <= CONCLUDING_SHARE * self.ledger.reserve_seconds
 
     def may_solve(self, waiting: int = 0) -> bool:
         """Whether this stage may solve once more beside the solves waiting."""
@@ -197,11 +213,11 @@ class Run:
                 hints=self._neighbours.hints(form.graph, choice.family),
             )
             self.kernels[form.fingerprint] = state
-            self._load(state)
+            self.load(state)
         self.costs.add(choice, state)
         return state
 
-    def _load(self, state: KernelState) -> None:
+    def load(self, state: KernelState) -> None:
         """Take over what earlier runs measured with this very toolchain.
 
         A schedule that is out of the question under the options of this run is left:
@@ -212,11 +228,13 @@ class Run:
         by = toolchain_id(self.toolchain)
         splits = may_split(self.planner.device, self.planner.options)
         for key, schedule, record in self.known.of_kernel(state.name):
-            if is_split(schedule) and not splits:
+            if (is_split(schedule) and not splits) or schedule in state.results:
                 continue
             found = usable(record, by)
             if found and key == self.key_of(state, schedule, self.toolchain):
                 state.take(schedule, found, loaded=True)
+                self.served[state.name] = self.served.get(state.name, 0) + 1
+                self.served_seconds += cost_of(record)
 
     def key_of(
         self, state: KernelState, schedule: Schedule, toolchain: Mapping[str, Any]

@@ -164,6 +164,19 @@ class TuningSession:
         return self._run.is_exhausted
 
     @property
+    def served(self) -> Json:
+        """What earlier runs spared this one: kernels, runs, and the seconds they took.
+
+        Of everything that it has asked for so far, and that was measured already.
+        """
+        run = self._run
+        return {
+            "kernels": len(run.served),
+            "runs": sum(run.served.values()),
+            "seconds": run.served_seconds,
+        }
+
+    @property
     def partitions(self) -> list[Json]:
         """Partitions side by side, the best by their kernels first; see `Plans.rows`.
 

@@ -52,7 +52,9 @@ COVER_ROUNDS: Final = 4
 """Solves while covering; each either changes the partition or ends the stage."""
 RECOVERY_ROUNDS: Final = 2
 """Solves after schedules were improved."""
-PROOF_ROUNDS: Final = 128
+PROOF_ROUNDS: Final = 512
 """Solves with optimistic bounds."""
+CONCLUDING_SHARE: Final = 0.1
+"""Share of what is kept back for whole plans that the last of them may take."""
 WHOLE_RUNS: Final = 2
 """Runs of the whole plans, if somebody kills the first."""

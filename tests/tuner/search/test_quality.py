@@ -93,6 +93,17 @@ def test_what_others_teach_is_tried_first() -> None:
     assert best[1].excess == 0
 
 
+def test_a_tuning_run_tries_what_it_would_try() -> None:
+    """Ours keeps to the schedules of a run, its default too; all may be let in."""
+    space = _space()
+    tried = frozenset(s for s in space.seconds if s["threads"] <= 128)
+    found = replace(space, tried=tried - {space.default})
+    ours = set(METHODS["ours"](found, 500, 0))
+    assert ours == tried
+    assert set(METHODS["of all"](found, 500, 0)) == set(space.seconds)
+    assert list(METHODS["ours"](space, 20, 0)) == list(METHODS["of all"](found, 20, 0))
+
+
 def test_ours_does_not_need_the_model() -> None:
     """With a model that says nothing, it is still better than chance."""
     space = _space(trust=0.0)

@@ -268,6 +268,7 @@ def test_a_recording_can_be_searched_under_other_prices(
     assert found.default == schedules[0]
     assert found.seconds == stored.seconds
     assert set(found.predicted.values()).isdisjoint(stored.predicted.values())
+    assert found.tried == set(state.study.space)
     command = ["replay", str(recording.out), "--repriced", "--all", "--seeds", "1"]
     assert main(command) == 0
     assert "of other code" not in capsys.readouterr().out

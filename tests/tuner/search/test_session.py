@@ -467,6 +467,83 @@ def test_every_kind_of_failure_is_lived_with(model: Model) -> None:
     assert all(k.measurement and not k.measurement.failure for k in plan.kernels)
 
 
+def _with_wrong_sums(message: Callable[[MeasureRequest], str]) -> NullRunner:
+    """A device on which generated kernels with a product give wrong results."""
+
+    def failures(request: MeasureRequest) -> tuple[str, str] | None:
+        has_product = any(node.op == "matmul" for node in request.graph.nodes)
+        is_wrong = request.source is not None and has_product
+        return ("correctness", message(request)) if is_wrong else None
+
+    return NullRunner(made_up_seconds, failures=failures)
+
+
+def test_what_fails_by_the_same_error_twice_is_given_up(model: Model) -> None:
+    """All schedules of such a kernel err alike; other errors are worth a third one."""
+    alike = _with_wrong_sums(lambda _: "output: t2: error 0.0006 at values up to 279")
+    other = _with_wrong_sums(lambda r: f"error {r.source.digest if r.source else ''}")
+    runs = {}
+    for name, device in (("alike", alike), ("other", other)):
+        tuning = session_of(model, budget=PATIENT)
+        log = run_to_end(tuning, device)
+        assert str(tuning.plan().evidence) == "measured"
+        failed = Counter(
+            result["kernel"]
+            for _, results in log
+            for result in results
+            if result.get("failure") == "correctness"
+        )
+        runs[name] = max(failed.values())
+        assert tuning.progress()["measured_optimal"]
+    assert runs == {"alike": 2, "other": 3}
+
+
+def test_what_has_failed_is_tried_again_after_all_others(model: Model) -> None:
+    """A second schedule of a kernel that failed waits for what never ran."""
+    device = _with_wrong_sums(lambda r: f"error {r.source.digest if r.source else ''}")
+    tuning = session_of(model, budget=PATIENT)
+    seen: set[str] = set()
+    while (batch := tuning.propose()) is not None:
+        names = [i["kernel"] for i in batch["items"] if i["kind"] == "kernel"]
+        again = [name in seen for name in names]
+        if tuning.stage == "prove":
+            assert again == sorted(again)
+        seen.update(names)
+        tuning.observe(batch, through_json(tuning.measure(batch, device)))
+    assert tuning.progress()["measured_optimal"]
+
+
+def test_a_proof_leans_on_what_matters_first(model: Model, runner: NullRunner) -> None:
+    """In a batch of a proof, what is expected to raise the bound most comes first."""
+    tuning = session_of(model, budget=PATIENT)
+    checked = 0
+    while (batch := tuning.propose()) is not None:
+        names = [i["kernel"] for i in batch["items"] if i["kind"] == "kernel"]
+        if tuning.stage == "prove" and names:
+            run = tuning._run
+            hopes = run.costs.hopes([s for s in run.kernels.values() if s.uses])
+            rises = [hopes[name] for name in names]
+            assert rises == sorted(rises, reverse=True)
+            waiting = [s for s in run.kernels.values() if s.uses and s.best is None]
+            assert rises[0] >= max(hopes[s.name] for s in waiting if not s.has_failed)
+            checked += 1
+        tuning.observe(batch, through_json(tuning.measure(batch, runner)))
+    assert checked
+
+
+def test_the_last_runs_of_a_proof_count(model: Model, runner: NullRunner) -> None:
+    """When the budget ends, the bound is that of everything that was measured."""
+    for trials in range(8, 40, 6):
+        tuning = session_of(model, budget=Budget(seconds=1e6, trials=trials))
+        kinds: list[str] = []
+        while (batch := tuning.propose()) is not None:
+            if tuning.stage == "prove":
+                kinds += [item["kind"] for item in batch["items"]]
+            tuning.observe(batch, through_json(tuning.measure(batch, runner)))
+        assert kinds[-1:] != ["kernel"]
+        assert tuning.progress()["trials"] <= trials
+
+
 @pytest.mark.parametrize("lives", [1, 9])
 def test_a_device_that_disappears_ends_the_run_with_what_there_is(
     model: Model, lives: int
