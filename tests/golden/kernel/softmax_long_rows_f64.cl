@@ -60,8 +60,81 @@ __kernel void fused(__global const double* restrict in0, __global double* restri
     const int q = part + team;
     double a0 = -(double)INFINITY;
     double a1 = 0.0;
-    for (int base = 0; base < 3125; base += 128) {
-        const int stop = base + 128 < 3125 ? base + 128 : 3125;
+    for (int base = 0; base < 3120; base += 128) {
+        const int stop = base + 128 < 3120 ? base + 128 : 3120;
+        double s0 = -(double)INFINITY;
+        double s0_1 = -(double)INFINITY;
+        double s0_2 = -(double)INFINITY;
+        double s0_3 = -(double)INFINITY;
+        double s0_4 = -(double)INFINITY;
+        double s0_5 = -(double)INFINITY;
+        double s0_6 = -(double)INFINITY;
+        double s0_7 = -(double)INFINITY;
+        for (int item = base; item < stop; item += 8) {
+            {
+                const int p = lane + item * 16;
+                const double v0 = in0[q * 50000 + p];
+                s0 = max_f64(v0, s0);
+            }
+            {
+                const int p = lane + (item + 1) * 16;
+                const double v0 = in0[q * 50000 + p];
+                s0_1 = max_f64(v0, s0_1);
+            }
+            {
+                const int p = lane + (item + 2) * 16;
+                const double v0 = in0[q * 50000 + p];
+                s0_2 = max_f64(v0, s0_2);
+            }
+            {
+                const int p = lane + (item + 3) * 16;
+                const double v0 = in0[q * 50000 + p];
+                s0_3 = max_f64(v0, s0_3);
+            }
+            {
+                const int p = lane + (item + 4) * 16;
+                const double v0 = in0[q * 50000 + p];
+                s0_4 = max_f64(v0, s0_4);
+            }
+            {
+                const int p = lane + (item + 5) * 16;
+                const double v0 = in0[q * 50000 + p];
+                s0_5 = max_f64(v0, s0_5);
+            }
+            {
+                const int p = lane + (item + 6) * 16;
+                const double v0 = in0[q * 50000 + p];
+                s0_6 = max_f64(v0, s0_6);
+            }
+            {
+                const int p = lane + (item + 7) * 16;
+                const double v0 = in0[q * 50000 + p];
+                s0_7 = max_f64(v0, s0_7);
+            }
+        }
+        s0 = max_f64(s0_1, s0);
+        s0 = max_f64(s0_2, s0);
+        s0 = max_f64(s0_3, s0);
+        s0 = max_f64(s0_4, s0);
+        s0 = max_f64(s0_5, s0);
+        s0 = max_f64(s0_6, s0);
+        s0 = max_f64(s0_7, s0);
+        const double greatest = max_f64(s0, a0);
+        const double v1 = greatest == -(double)INFINITY ? 0.0 : greatest;
+        double s1 = 0.0;
+        for (int item = base; item < stop; item++) {
+            const int p = lane + item * 16;
+            const double v0 = in0[q * 50000 + p];
+            const double v2 = v0 - v1;
+            const double v3 = exp(v2);
+            s1 = v3 + s1;
+        }
+        a1 = a1 * exp(a0 - v1) + s1;
+        a0 = greatest;
+    }
+    {
+        const int base = 3120;
+        const int stop = 3125;
         double s0 = -(double)INFINITY;
         for (int item = base; item < stop; item++) {
             const int p = lane + item * 16;

@@ -13,7 +13,7 @@ from tests.tuner.kernel.running import complaint, random_feeds, run
 from tuner.ir.graph import Graph
 from tuner.ir.types import Array, DType
 from tuner.kernel.lower import lower
-from tuner.kernel.online import ONLINE_STEPS
+from tuner.kernel.online import CHAINS, ONLINE_STEPS
 from tuner.kernel.render import CUDA, OPENCL, render
 from tuner.kernel.schedule import default
 from tuner.plan import Schedule
@@ -101,6 +101,23 @@ def test_what_is_no_number_goes_the_way_of_two_walks(
     wide = row.astype(np.float64)
     truth = math.log(np.exp(wide - wide.max()).sum()) + wide.max()
     assert total == pytest.approx(truth, rel=1e-5)
+
+
+@pytest.mark.parametrize("more", [0, 16, 7 * 16, 7 * 16 + 3])
+def test_a_blocks_greatest_elements_are_looked_for_side_by_side(
+    opencl: OpenCLBackend, more: int
+) -> None:
+    """Chains of comparisons, and steps that fill no round of them: each finds it."""
+    columns = LONG + more
+    places = (*range(16 * CHAINS), *range(columns - 40, columns, 3))
+    graph = _log_sum(len(places), columns)
+    text = _text(graph)
+    assert text.count(f"s0_{CHAINS - 1} = max_f32(v0") == 1
+    assert text.count("greatest = ") == 1 + (more >= 16) + (more % 16 > 0)
+    rows = np.zeros((len(places), columns), np.float32)
+    rows[range(len(places)), places] = 50.0
+    found = run(opencl, graph, _schedule(), {graph.inputs[0]: rows})
+    assert np.all(found[graph.outputs[0]] == 50.0)
 
 
 def test_other_rows_are_walked_twice() -> None:

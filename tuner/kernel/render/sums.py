@@ -40,6 +40,7 @@ class Sums:
         self._lines = scope.lines
         self._collectives = collectives
         self._letter = "a"
+        self._chain = ""
 
     def _accumulators(self) -> int:
         is_column = self._group.kind is Kind.COLUMN
@@ -48,7 +49,7 @@ class Sums:
     def partial(self, reduction: int, copy: int) -> str:
         """Name of a reduction's partial result."""
         if self._accumulators() == 1:
-            return f"{self._letter}{reduction}"
+            return f"{self._letter}{reduction}{self._chain}"
         return f"{self._letter}{reduction}_{copy}"
 
     @contextmanager
@@ -57,6 +58,23 @@ class Sums:
         self._letter = "s"
         yield
         self._letter = "a"
+
+    @contextmanager
+    def in_chain(self, chain: int) -> Iterator[None]:
+        """Meanwhile results go to one of several that do not wait for each other."""
+        self._chain = f"_{chain}" if chain else ""
+        yield
+        self._chain = ""
+
+    def join_chains(self, each: Pass, count: int) -> None:
+        """Put together what the chains have."""
+        for reduction in each.reductions:
+            op = self._group.reductions[reduction]
+            name = self.partial(reduction, 0)
+            for chain in range(1, count):
+                parts = (f"{name}_{chain}", name)
+                text = joined(op.op, op.dtype, parts, self._dialect)
+                self._lines.add(f"{name} = {text};")
 
     def start(self, each: Pass) -> None:
         """Declare the partial results of a pass."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuner.kernel.ahead import LINE_BYTES, asked_ahead
 from tuner.kernel.nest import Kind
-from tuner.kernel.online import ONLINE_STEPS
+from tuner.kernel.online import CHAINS, ONLINE_STEPS
 from tuner.kernel.render.collective import joined, subgroup_width
 from tuner.kernel.render.scalar import number
 from tuner.kernel.render.scope import scaled
@@ -92,23 +92,33 @@ class Walks:
         """ROW: the first two passes over a row, block by block."""
         step, end = self._mapping.lanes, self._group.inner_points
         full, tail = divmod(end, step)
+        even = full - full % CHAINS
         kind = self._scope.index_type
         self._lines.open(
-            f"for ({kind} base = 0; base < {full}; base += {ONLINE_STEPS})"
+            f"for ({kind} base = 0; base < {even}; base += {ONLINE_STEPS})"
         )
-        stop = f"base + {ONLINE_STEPS} < {full} ? base + {ONLINE_STEPS} : {full}"
+        stop = f"base + {ONLINE_STEPS} < {even} ? base + {ONLINE_STEPS} : {even}"
         self._scope.declare("stop", stop)
-        self._block(both, step)
+        self._block(both, step, chains=CHAINS)
         self._lines.close()
-        if not tail:
-            return
+        if even < full:
+            self._last_block(both, step, (even, full))
+        if tail:
+            self._last_block(both, step, (full, full + 1), tail)
+
+    def _last_block(
+        self, both: Online, step: int, span: tuple[int, int], tail: int = 0
+    ) -> None:
+        """ROW: the block of what steps are left."""
         self._lines.open("")
-        self._scope.declare("base", str(full))
-        self._scope.declare("stop", str(full + 1))
+        self._scope.declare("base", str(span[0]))
+        self._scope.declare("stop", str(span[1]))
         self._block(both, step, tail)
         self._lines.close()
 
-    def _block(self, both: Online, step: int, tail: int = 0) -> None:
+    def _block(
+        self, both: Online, step: int, tail: int = 0, *, chains: int = 1
+    ) -> None:
         """ROW: both passes over a block; of the last step `tail` lanes count."""
         first, second = self._group.plan[:2]
         known = self._group.values[both.known]
@@ -117,8 +127,14 @@ class Walks:
         zero = number(0.0, known.dtype, self._dialect)
         top, total = f"a{both.top}", f"a{both.total}"
         with self._sums.in_block():
-            self._sums.start(first)
-            self._block_pass(first, step, tail)
+            for chain in range(chains):
+                with self._sums.in_chain(chain):
+                    self._sums.start(first)
+            if chains > 1:
+                self._chained_pass(first, step, chains)
+            else:
+                self._block_pass(first, step, tail)
+            self._sums.join_chains(first, chains)
             parts = (f"s{both.top}", top)
             greatest = joined("reduce_max", known.dtype, parts, self._dialect)
             self._lines.add(f"const {held} greatest = {greatest};")
@@ -137,6 +153,20 @@ class Walks:
         known = self._group.values[both.known]
         text = f"{top} - {self._values.name(both.known, 0)}"
         return self._dialect.spelling["exp"][known.dtype].format(text)
+
+    def _chained_pass(self, each: Pass, step: int, chains: int) -> None:
+        """ROW: a pass over a block, whose steps take turns at several results."""
+        kind = self._scope.index_type
+        head = f"{kind} item = base; item < stop; item += {chains}"
+        self._lines.open(f"for ({head})")
+        for chain in range(chains):
+            item = f"(item + {chain})" if chain else "item"
+            self._lines.open("")
+            self._scope.declare("p", f"lane + {item} * {step}")
+            with self._sums.in_chain(chain):
+                self._step(each, "")
+            self._lines.close()
+        self._lines.close()
 
     def _block_pass(self, each: Pass, step: int, tail: int) -> None:
         kind, end = self._scope.index_type, self._group.inner_points
