@@ -20,6 +20,7 @@ from service.jobs.planning import Planner, Question
 from service.jobs.submission import Ask, Submissions
 from service.settings import Settings
 from service.store import Database, connect, devices, events, heartbeats, jobs, plans
+from service.store.devices import StoredDevice
 from service.store.jobs import Job
 from tests.service.api.models import graph_onnx
 from tests.service.conftest import NewDatabase
@@ -244,11 +245,21 @@ def test_jobs_of_a_dead_host_are_taken_over(fleet_url: str, tmp_path: Path) -> N
 
 
 def test_the_smallest_priority_is_next(fleet_url: str, tmp_path: Path) -> None:
-    """Of the jobs that wait, whatever came first."""
+    """Of the jobs that wait, whatever came first.
+
+    Jobs are taken because some worker once offered its device.
+    """
+    device = StoredDevice(
+        name="null:0",
+        host="elsewhere",
+        target="cpu",
+        queues=("tune.cpu",),
+        facts={},
+        seen_at=now(),
+    )
     with running(fleet_url, tmp_path) as (fleet, database, submissions):
-        fleet.start("null:0")
-        until(lambda: offered(database) == 1)
-        fleet.kill("null:0")
+        with database.write() as session:
+            devices.put(session, device)
         late = [submit(submissions, 200 + n, priority=500) for n in range(2)]
         urgent = submit(submissions, 210, priority=1)
         fleet.start("null:0")
