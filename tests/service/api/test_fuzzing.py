@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from cost_model.catalog import DEVICES
 from service.jobs.planning import queue_of
@@ -23,6 +24,7 @@ from tests.service.api.models import graph_onnx
 from tests.service.api.test_process import ROOT, end_of, serving, tune
 
 Json = dict[str, Any]
+Served = tuple[httpx.Client, Path]
 ONNX = {"Content-Type": "application/onnx"}
 FOLDER = Path(__file__).parent
 SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
@@ -159,69 +161,77 @@ def explore(client: httpx.Client) -> None:
     follow(client, "listTrials", trials, job_id=ended[-1]["id"])
 
 
-def test_the_links_of_the_document_lead_somewhere(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One service for all tests of this module, and its folder."""
+    folder = tmp_path_factory.mktemp("fuzzing")
+    with serving(folder, "null:0") as (client, _):
+        yield client, folder
+
+
+def test_the_links_of_the_document_lead_somewhere(served: Served) -> None:
     """What an answer says that can be asked next is answered, with 2xx."""
-    with serving(tmp_path, "null:0") as (client, _):
-        tuned = tune(client, 64)
-        assert end_of(client, tuned) == "succeeded"
-        trials = client.get(f"/v1/jobs/{tuned}/trials")
-        assert follow(client, "listTrials", trials, job_id=tuned) == {"getTrial"}
-        for name, path in LISTS.items():
-            met = follow(client, name, client.get(path))
-            linked = set(operations(client)[name][2]["responses"]["200"]["links"])
-            assert met == linked, name
-        request = {
-            "content": graph_onnx(),
-            "headers": ONNX,
-            "params": {"target": "cpu"},
-        }
-        ready = client.post("/v1/plans", **request)  # type: ignore[arg-type]
-        met = follow(client, "submitPlan", ready)
-        linked = set(operations(client)["submitPlan"][2]["responses"]["200"]["links"])
-        assert met == linked
-        request |= {"params": {"target": "cpu", "mode": "tuned"}}
-        request |= {"content": graph_onnx(width=96)}
-        queued = client.post("/v1/plans", **request)  # type: ignore[arg-type]
-        assert queued.status_code == 202
-        met = follow(client, "submitPlan", queued)
-        assert {"getJob", "listTrials", "getJobHistory", "streamJobEvents"} <= met
+    client, _ = served
+    tuned = tune(client, 64)
+    assert end_of(client, tuned) == "succeeded"
+    trials = client.get(f"/v1/jobs/{tuned}/trials")
+    assert follow(client, "listTrials", trials, job_id=tuned) == {"getTrial"}
+    for name, path in LISTS.items():
+        met = follow(client, name, client.get(path))
+        linked = set(operations(client)[name][2]["responses"]["200"]["links"])
+        assert met == linked, name
+    request = {
+        "content": graph_onnx(),
+        "headers": ONNX,
+        "params": {"target": "cpu"},
+    }
+    ready = client.post("/v1/plans", **request)  # type: ignore[arg-type]
+    met = follow(client, "submitPlan", ready)
+    linked = set(operations(client)["submitPlan"][2]["responses"]["200"]["links"])
+    assert met == linked
+    request |= {"params": {"target": "cpu", "mode": "tuned"}}
+    request |= {"content": graph_onnx(width=96)}
+    queued = client.post("/v1/plans", **request)  # type: ignore[arg-type]
+    assert queued.status_code == 202
+    met = follow(client, "submitPlan", queued)
+    assert {"getJob", "listTrials", "getJobHistory", "streamJobEvents"} <= met
 
 
-def test_the_service_keeps_to_its_document(tmp_path: Path) -> None:
+def test_the_service_keeps_to_its_document(served: Served) -> None:
     """Whatever the document allows is answered as it says, and what it forbids is not.
 
     At full length every operation is answered with 2xx at least once, by it or by
     following the document's links.
     """
-    with serving(tmp_path, "null:0") as (client, _):
-        assert end_of(client, tune(client, 64)) == "succeeded"
-        offer_every_device(tmp_path)
-        if SOAK:
-            explore(client)
-        ended = fuzz(client, tmp_path / "plans.tar.zst")
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        found = set(answered(client))
-        wanted = {
-            (method, path)
-            for name, (method, path, _) in operations(client).items()
-            if name != "streamJobEvents"
-        }
-        if SOAK:
-            assert wanted <= found, wanted - found
-        assert ("POST", "/v1/plans") in found
-        assert ("POST", "/v1/bundles") in found
+    client, folder = served
+    assert end_of(client, tune(client, 80)) == "succeeded"
+    offer_every_device(folder)
+    if SOAK:
+        explore(client)
+    ended = fuzz(client, folder / "plans.tar.zst")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = set(answered(client))
+    wanted = {
+        (method, path)
+        for name, (method, path, _) in operations(client).items()
+        if name != "streamJobEvents"
+    }
+    if SOAK:
+        assert wanted <= found, wanted - found
+    assert ("POST", "/v1/plans") in found
+    assert ("POST", "/v1/bundles") in found
 
 
-def test_bytes_that_are_no_http_are_a_problem(tmp_path: Path) -> None:
+def test_bytes_that_are_no_http_are_a_problem(served: Served) -> None:
     """What no application can be asked about is refused as every error is."""
-    with serving(tmp_path, "null:0") as (client, _):
-        address = ("127.0.0.1", client.base_url.port)
-        too_long = b"GET /?" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
-        for sent in (b"no http at all\r\n\r\n", too_long):
-            with socket.create_connection(address, timeout=30) as connection:
-                connection.sendall(sent)
-                answer = b"".join(iter(lambda c=connection: c.recv(65536), b""))
-            head, _, body = answer.partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 400 ")
-            assert b"content-type: application/problem+json" in head
-            assert b'"code": "http-error"' in body
+    client, _ = served
+    address = ("127.0.0.1", client.base_url.port)
+    too_long = b"GET /?" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    for sent in (b"no http at all\r\n\r\n", too_long):
+        with socket.create_connection(address, timeout=30) as connection:
+            connection.sendall(sent)
+            answer = b"".join(iter(lambda c=connection: c.recv(65536), b""))
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert b"content-type: application/problem+json" in head
+        assert b'"code": "http-error"' in body
