@@ -114,7 +114,9 @@ def faults(session: Session) -> Iterator[str]:
     """
     other = or_(
         PlanPointerRow.digest.is_distinct_from(PlanRevisionRow.digest),
-        PlanPointerRow.objective_seconds.is_distinct_from(PlanRevisionRow.objective_seconds),
+        PlanPointerRow.objective_seconds.is_distinct_from(
+            PlanRevisionRow.objective_seconds
+        ),
         PlanPointerRow.kernels.is_distinct_from(PlanRevisionRow.kernels),
     )
     for key, evidence in session.execute(
