@@ -7,7 +7,7 @@ the arena where the memory plan put them.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -98,6 +98,31 @@ class Executor:
         """Enqueue every step."""
         for step in self._steps:
             step()
+
+    def by_step(
+        self, feeds: Mapping[str, Array]
+    ) -> Iterator[tuple[Step, dict[str, Array], dict[str, Array]]]:
+        """Run step by step; each with what it was given and what it made.
+
+        What a step was given is what others have made, not what lies in memory by then.
+        """
+        self.load(feeds)
+        values = {self._home(name): array for name, array in feeds.items()}
+        for step, call in zip(self._program.steps, self._steps, strict=True):
+            call()
+            self._backend.synchronise()
+            names = (*step.graph.inputs, *step.graph.weights)
+            given = {name: self._given(step, name, values) for name in names}
+            made = {n: self._output(step.tensor(n)) for n in step.graph.outputs}
+            values |= {self._home(step.tensor(n)): made[n] for n in made}
+            yield step, given, made
+
+    def _given(self, step: Step, name: str, values: Mapping[str, Array]) -> Array:
+        tensor = step.tensor(name)
+        if self._is_known(tensor):
+            return self._known(step, name)
+        shape = step.graph.types[name].static_shape
+        return values[self._home(tensor)].reshape(shape)
 
     def time(self, repeats: int = 15, budget_seconds: float = 5.0) -> Measurement:
         """Time whole runs on the inputs that were loaded last."""

@@ -13,6 +13,7 @@ import numpy as np
 from tuner.errors import TunerError, VerificationFailed
 from tuner.ir.types import Array, DType
 from tuner.plan import Measurement
+from tuner.runtime import jumps
 from tuner.runtime.backend import Backend
 from tuner.runtime.executor import Executor, prepared
 from tuner.runtime.failures import failure_of
@@ -216,18 +217,31 @@ def verify(
     """Compare a program's outputs with the reference model's on every feed."""
     worst = Verdict()
     program = request.programs[name]
+    types = {tensor: program.types[tensor].dtype for tensor in program.outputs}
     for feed, truth in zip(request.feeds, expected, strict=True):
         outputs = executor.run(feed)
-        for tensor in program.outputs:
-            there = request.reference_names.get(tensor, tensor)
-            found = compare(program, tensor, outputs[tensor], truth[there])
-            if found.reason:
-                raise VerificationFailed(f"program {name}", found.reason)
-            worst = Verdict(
-                max_abs_error=max(worst.max_abs_error, found.max_abs_error),
-                max_rel_error=max(worst.max_rel_error, found.max_rel_error),
+        pairs = {
+            tensor: (
+                outputs[tensor],
+                truth[request.reference_names.get(tensor, tensor)],
             )
+            for tensor in program.outputs
+        }
+        found = [compare(program, tensor, *pair) for tensor, pair in pairs.items()]
+        reason = next((verdict.reason for verdict in found if verdict.reason), "")
+        if reason and jumps.has_jumps(program) and _are_alike(pairs):
+            reason = jumps.why_wrong(executor, feed, pairs, types)
+        if reason:
+            raise VerificationFailed(f"program {name}", reason)
+        worst = Verdict(
+            max_abs_error=max(v.max_abs_error for v in (worst, *found)),
+            max_rel_error=max(v.max_rel_error for v in (worst, *found)),
+        )
     return worst
+
+
+def _are_alike(pairs: Mapping[str, tuple[Array, Array]]) -> bool:
+    return all(ours.shape == truth.shape for ours, truth in pairs.values())
 
 
 def compare(program: Program, tensor: str, ours: Array, truth: Array) -> Verdict:
