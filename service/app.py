@@ -46,6 +46,7 @@ from service.api.access import AccessMiddleware, Gate, Rates
 from service.api.context import Context
 from service.api.hot import HotAnswers, HotMiddleware
 from service.api.metrics import Metrics
+from service.api.places import Places
 from service.api.queries import known_query
 from service.api.renewal import keep_fresh, renew_answers, renew_tokens
 from service.api.requests import RequestMiddleware
@@ -290,6 +291,7 @@ def make_context(
         gate=gate,
         rates=rates,
         hot=HotAnswers(time.monotonic),
+        places=Places(time.monotonic),
         watcher=watch(settings.url),
         metrics=Metrics(database, now),
         clock=now,

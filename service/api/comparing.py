@@ -6,13 +6,14 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
 from service.api.context import ContextDep
 from service.api.problems import told
+from service.api.queries import distinct_names
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
 from service.errors import ModelNotStored, PlanNotFound, TooManyKeys
 from service.jobs import explaining
@@ -224,6 +225,7 @@ class Difference(BaseModel):
     operation_id="lookupPlans",
     summary="Look many plans up",
     response_model=LookupAnswer,
+    dependencies=[Depends(distinct_names)],
     responses=told(400, 413, 422, 503),
 )
 def lookup_plans(body: LookupBody, context: ContextDep) -> Response:
@@ -236,10 +238,18 @@ def lookup_plans(body: LookupBody, context: ContextDep) -> Response:
             hint="ask in several requests",
         )
     wanted = plans.ORDER[: plans.ORDER.index(body.evidence) + 1]
-    with context.database.read() as session:
-        found = plans.places(session, keys, wanted)
-        missing = [key for key in keys if key not in found]
-        reasons = missing_reasons(session, missing, body.evidence)
+    found = context.places.known(keys, wanted)
+    asked = [key for key in keys if key not in found]
+    reasons: Mapping[str, Reason] = {}
+    if asked:
+        read_at = context.places.now()
+        with context.database.read() as session:
+            stored = plans.places(session, asked, wanted)
+            reasons = missing_reasons(
+                session, [key for key in asked if key not in stored], body.evidence
+            )
+        context.places.keep(stored, read_at=read_at)
+        found |= stored
     answer = {
         "found": [
             {
@@ -252,7 +262,9 @@ def lookup_plans(body: LookupBody, context: ContextDep) -> Response:
             for key in keys
             if key in found
         ],
-        "missing": [{"key": key, "reason": reasons[key]} for key in missing],
+        "missing": [
+            {"key": key, "reason": reasons[key]} for key in keys if key not in found
+        ],
     }
     context.metrics.looked_up(hits=len(found), reasons=reasons.values())
     return Response(

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from service.api.access import Gate, Rates
 from service.api.hot import HotAnswers
 from service.api.metrics import Metrics
+from service.api.places import Places
 from service.jobs.submission import Submissions
 from service.settings import Settings
 from service.store import Database
@@ -33,6 +34,7 @@ class Context:
     gate: Gate
     rates: Rates
     hot: HotAnswers
+    places: Places
     watcher: Watcher
     metrics: Metrics
     clock: Callable[[], datetime]

@@ -119,6 +119,7 @@ def evict_plan(key: Key, request: Request, context: ContextDep) -> EvictedBody:
         if not gone:
             raise _unknown(key, "it has no plan that could be evicted")
         _record(context, session, request, action="plan.evict", key=key)
+    context.places.forget(key)
     return EvictedBody(key=key, plans=gone)
 
 

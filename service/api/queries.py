@@ -1,4 +1,4 @@
-"""What stands behind the question mark: all of it counts, or the request is refused.
+"""What a request says: all of it counts, or the request is refused.
 
 A parameter that nobody reads would change nothing and say nothing: a misspelt
 `target` or a `budget` that is called otherwise would give another plan than was meant.
@@ -12,7 +12,8 @@ from typing import Final, get_args, get_origin
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
 
-from service.errors import InvalidRequest
+from service.errors import InvalidRequest, MalformedBody
+from service.jobs.options import RepeatedName, decoded
 
 NO_TEXT: Final = "\0"
 """What a text of PostgreSQL cannot hold, and no name of anybody's has."""
@@ -42,6 +43,20 @@ async def known_query(request: Request) -> None:
             raise InvalidRequest(
                 f"query {name}", "it is given more than once", hint="give one value"
             )
+
+
+async def distinct_names(request: Request) -> None:
+    """Refuse a JSON body in which an object has a name twice.
+
+    Raises:
+        MalformedBody: it has; one of the two values would be lost unsaid.
+    """
+    try:
+        decoded(await request.body())
+    except RepeatedName as error:
+        raise MalformedBody("body", str(error), hint="give each name once") from error
+    except (ValueError, RecursionError):
+        return  # what else is wrong with it is told by the route
 
 
 def _require_text(where: str, value: str) -> None:

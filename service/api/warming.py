@@ -34,7 +34,7 @@ def _ask(context: Context) -> None:
     with context.database.read() as session:
         for place in range(len(plans.ORDER)):
             plans.find(session, _NOBODY, plans.ORDER[: place + 1])
-        plans.pointers(session, (_NOBODY,))
+        plans.places(session, (_NOBODY,))
         missing_reasons(session, (_NOBODY,), "analytic")
         blobs.find(session, _NOBODY)
         tokens.count(session)

@@ -87,6 +87,7 @@ class Foreground:
         self._asked: SimpleQueue[Callable[[], None]] = SimpleQueue()
         # Its measurement ends with the process: nobody is left who wants it.
         threading.Thread(target=self._serve, args=(wanted,), daemon=True).start()
+        self.call(lambda: None)  # from here on it has its niceness
 
     def call(self, function: Callable[[], T]) -> T:
         """What a function gives, or raises, called in that thread."""

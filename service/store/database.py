@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.orm import Session
 
 from service.store.address import shown
@@ -157,6 +158,9 @@ class Database:
             yield
         except DBAPIError as error:
             raise explain(error, self.location) from error
+        except NoConnection as error:
+            told = "all of its connections here are in use, and none came free in time"
+            raise StoreUnavailable(self.location, "busy", told) from error
 
 
 def connect(url: str, *, busy_timeout_seconds: float = 5.0) -> Database:

@@ -15,6 +15,7 @@ Reason = Literal[
     "outdated",
     "newer",
     "unreachable",
+    "busy",
 ]
 
 _HINTS: Final[dict[Reason, str]] = {
@@ -27,6 +28,7 @@ _HINTS: Final[dict[Reason, str]] = {
     "newer": "upgrade fuseplan, or point FUSEPLAN_DATABASE_URL elsewhere",
     "outdated": "run `fuseplan db upgrade`",
     "unreachable": "check FUSEPLAN_DATABASE_URL and that the server runs",
+    "busy": "try again; where it lasts, start another API beside this one",
 }
 
 

@@ -48,7 +48,14 @@ def test_a_lookup_has_a_limit(client: TestClient) -> None:
     empty = client.post("/v1/plans:lookup", json={"keys": []})
     wrong = client.post("/v1/plans:lookup", json={"keys": ["x"]})
     assert len(full.json()["missing"]) == 1000
+    twice = client.post(
+        "/v1/plans:lookup",
+        content=f'{{"keys": [], "keys": ["{keys[0]}"]}}',
+        headers={"Content-Type": "application/json"},
+    )
     assert (over.status_code, over.json()["code"]) == (413, "too-many-keys")
+    assert (twice.status_code, twice.json()["code"]) == (400, "malformed-body")
+    assert "'keys' twice" in twice.json()["detail"]
     assert empty.json() == {"found": [], "missing": []}
     assert wrong.status_code == 422
 

@@ -53,12 +53,11 @@ def test_no_command_tells_the_password(
     """Neither for people nor as JSON."""
     url = make_url(postgres())
     name = f"role_{url.database}"
-    engine = create_engine(url)
-    with engine.begin() as connection:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
         connection.execute(
             text(f"CREATE ROLE {name} LOGIN SUPERUSER PASSWORD '{SECRET}'")
         )
-    engine.dispose()
     address = url.set(username=name, password=SECRET)
     monkeypatch.setenv(
         "FUSEPLAN_DATABASE_URL", address.render_as_string(hide_password=False)
@@ -73,3 +72,7 @@ def test_no_command_tells_the_password(
         ended = fuseplan(*words)
         assert "***" in ended.out, words
         assert SECRET not in ended.out + ended.err, words
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP OWNED BY {name}"))
+        connection.execute(text(f"DROP ROLE {name}"))
+    engine.dispose()

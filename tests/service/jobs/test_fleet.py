@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from service.app import new_id, now, prepare
+from service.jobs.devices import open_runner
 from service.jobs.engine import JobQueue
 from service.jobs.planning import Planner, Question
 from service.jobs.submission import Ask, Submissions
@@ -24,6 +25,7 @@ from service.store.devices import StoredDevice
 from service.store.jobs import Job
 from tests.service.api.models import graph_onnx
 from tests.service.conftest import NewDatabase
+from tuner.errors import DeviceUnavailable
 
 ROOT = Path(__file__).parents[3]
 COMMAND = "import sys; from service.cli import main; sys.exit(main())"
@@ -201,6 +203,49 @@ def test_a_worker_lets_the_api_of_its_machine_go_first(tmp_path: Path) -> None:
         base = os.getpriority(os.PRIO_PROCESS, 0)
         assert nice["main"] == min(base + told.worker_niceness, 19) > base
         assert min(base + told.measure_niceness, 19) in nice.values()
+
+
+def measuring(pid: int) -> list[int]:
+    """Processes in which a worker measures (proc(5), `stat` and `cmdline`)."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            parent = path.read_text().rpartition(")")[2].split()[1]
+            words = (path.parent / "cmdline").read_bytes()
+            if int(parent) == pid and b"tuner.runtime.child" in words:
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_what_measures_waits_for_no_preparation(tmp_path: Path) -> None:
+    """The process in which a worker measures is less nice than the worker itself."""
+    core = min(os.sched_getaffinity(0))
+    try:
+        with open_runner(f"cpu:{core}"):
+            pass
+    except DeviceUnavailable as error:
+        pytest.skip(str(error))
+    base, told = os.getpriority(os.PRIO_PROCESS, 0), Settings()
+    with running(f"sqlite:///{tmp_path / 'fleet.db'}", tmp_path) as (
+        fleet,
+        database,
+        by,
+    ):
+        fleet.start(f"cpu:{core}")
+        until(lambda: offered(database) == 1)
+        job = submit(by, 64)
+        worker = fleet.workers[f"cpu:{core}"].pid
+        until(lambda: bool(measuring(worker)))
+        (child, *_) = measuring(worker)
+        assert os.getpriority(os.PRIO_PROCESS, worker) == min(
+            base + told.worker_niceness, 19
+        )
+        assert os.getpriority(os.PRIO_PROCESS, child) == min(
+            base + told.measure_niceness, 19
+        )
+        assert os.sched_getaffinity(child) == {core}
+        until(lambda: not find(database, job).active)
+        assert find(database, job).state in {"succeeded", "partial"}
 
 
 def test_a_fleet_loses_nothing(fleet_url: str, tmp_path: Path) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import get_args
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from service.settings import Settings
 from service.store import Database, StoreUnavailable, connect, upgrade
 from service.store.database import explain
+from service.store.errors import Reason
 from service.store.filesystem import (
     database_file,
     file_system,
@@ -75,6 +77,29 @@ def test_a_locked_database_is_said_to_be_locked(
     hasty.close()
     assert caught.value.reason == "locked"
     assert "try again" in caught.value.hint
+
+
+def test_a_database_whose_connections_are_all_in_use_is_busy(url: str) -> None:
+    """Whoever waits in vain is told so; the next one is served again."""
+    engine = create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.05)
+    database = Database(reader=engine, writer=engine, location="here")
+    Path(url.removeprefix("sqlite:///")).parent.mkdir()
+    with database.read() as session:
+        session.execute(text("SELECT 1"))
+        for use in (database.read, database.write):
+            with pytest.raises(StoreUnavailable) as caught, use() as waiting:
+                waiting.execute(text("SELECT 1"))
+            assert caught.value.reason == "busy"
+    database.check()
+    database.close()
+
+
+def test_the_page_of_errors_names_every_reason() -> None:
+    """An operator looks there for what a database may be."""
+    page = (Path(__file__).parents[3] / "docs" / "errors.md").read_text()
+    part = page.partition("## store-unavailable")[2].partition("## ")[0]
+    listed = part.partition("is one of ")[2].partition(".")[0]
+    assert {word.strip() for word in listed.split(",")} == set(get_args(Reason))
 
 
 def test_a_corrupt_file_is_said_to_be_corrupt(url: str) -> None:

@@ -8,16 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import event, func, select, text
 from sqlalchemy.orm import Session
 
-from service.store import Database, blobs, plans, retention
+from benchmarks.service.filling import FIRST, fill, key_of
+from service.store import Database, blobs, connect, plans, retention, upgrade
 from service.store.blobs import Blob, BlobRow
 from service.store.errors import BrokenReference, StoreUnavailable
 from service.store.plans import PlanPlace
 from service.store.watching import Digests, watch
+from tests.service.conftest import NewDatabase
 from tests.service.store.samples import KEY, identity, register, revision
 
 
@@ -224,6 +227,41 @@ def test_many_keys_are_answered_from_the_pointers_alone(
         assert list(retention.faults(session)) == [
             f"the analytic pointer of plan {KEY} is no copy of its revision"
         ]
+
+
+MOST_PAGES = 3
+"""Of one key among many: one of the hash, one of the table, and now and then one more.
+A tree and a second table took nine."""
+
+
+def test_a_key_among_many_takes_few_pages(postgres: NewDatabase) -> None:
+    """As the server itself counts them, for keys that lie anywhere."""
+    upgrade(url := postgres())
+    fill(url, 10_000)
+    database = connect(url)
+    keys = [key_of(FIRST + 100 * number) for number in range(100)]
+    heard: list[tuple[str, Any]] = []
+
+    def hear(
+        _connection: object, _cursor: object, statement: str, given: object, *_: object
+    ) -> None:
+        heard.append((statement, given))
+
+    with database.read() as session:
+        event.listen(database.reader, "before_cursor_execute", hear)
+        assert set(plans.places(session, keys)) == set(keys)
+        event.remove(database.reader, "before_cursor_execute", hear)
+        ((statement, given),) = heard
+        connection = session.connection()
+        # So few plans are read one after the other as fast as by their keys.
+        connection.exec_driver_sql("SET enable_seqscan = off")
+        told = connection.exec_driver_sql(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", given
+        ).scalar_one()
+    database.close()
+    top = told[0]["Plan"]
+    pages = top["Shared Hit Blocks"] + top["Shared Read Blocks"]
+    assert len(keys) < pages <= MOST_PAGES * len(keys), told
 
 
 def test_two_writers_of_one_key_take_turns(database: Database, now: datetime) -> None:

@@ -1,0 +1,75 @@
+"""Where plans are, as a lookup of many keys found it a moment ago.
+
+The builds of a farm ask for the same thousand keys one after the other. What one of
+them was told is believed for at most a second (`FRESH_SECONDS`), as what a key points
+to is (`service.api.hot`), so that the others do not search for each key again. Only
+plans are remembered, never that there is none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from service.api.hot import FRESH_SECONDS
+from service.store.plans import Evidence, PlanPlace
+
+MOST_KEYS: Final = 20_000
+"""Keys that are remembered; those told first make room."""
+
+
+class Places:
+    """Places of plans by key; safe to use from many threads.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._told: OrderedDict[str, tuple[float, PlanPlace]] = OrderedDict()
+
+    def now(self) -> float:
+        """The present moment of the clock by which places grow old."""
+        return self._clock()
+
+    def known(
+        self, keys: Iterable[str], wanted: Collection[Evidence]
+    ) -> dict[str, PlanPlace]:
+        """Those of some keys whose best plan was told a moment ago, and will do.
+
+        Args:
+            keys: plan keys.
+            wanted: kinds of evidence that will do. Where the plan that is known has
+                another one, a better may be stored by now: the database must tell.
+        """
+        since = self._clock() - FRESH_SECONDS
+        with self._lock:
+            found = ((key, self._told[key]) for key in keys if key in self._told)
+            return {
+                key: place
+                for key, (read_at, place) in found
+                if read_at > since and place.evidence in wanted
+            }
+
+    def keep(self, found: Mapping[str, PlanPlace], *, read_at: float) -> None:
+        """Remember the best plans of some keys.
+
+        Args:
+            found: what the database told.
+            read_at: when it was asked, before it answered.
+        """
+        with self._lock:
+            for key, place in found.items():
+                self._told[key] = (read_at, place)
+                self._told.move_to_end(key)
+            while len(self._told) > MOST_KEYS:
+                self._told.popitem(last=False)
+
+    def forget(self, key: str) -> None:
+        """Remember a key no longer."""
+        with self._lock:
+            self._told.pop(key, None)
