@@ -16,7 +16,8 @@ from tuner.ir.graph import Graph, Node, region_inputs
 from tuner.ir.inference import ints
 from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import DType, TensorType
-from tuner.runtime.onnx_patterns import Shaped, Spelling, spellings
+from tuner.runtime.onnx_calls import Shaped, Spelling
+from tuner.runtime.onnx_patterns import spellings
 
 _FUSED_BEHIND_CONV: Final = 2
 """ONNX Runtime's FusedConv takes a sum and an activation (`conv_add_act_fusion.cc`)."""

@@ -25,7 +25,8 @@ from onnx import ModelProto, TensorProto, helper
 from tuner.errors import DeviceUnavailable, KernelFailed
 from tuner.ir.graph import Graph, Node
 from tuner.ir.types import Array, DType, TensorType
-from tuner.runtime.onnx_writer import ELEMENT, external, is_external, write_model
+from tuner.runtime.onnx_rows import ELEMENT
+from tuner.runtime.onnx_writer import external, is_external, write_model
 
 _CURE: Final = "pip install onnxruntime"
 _ERROR: Final = 3

@@ -21,7 +21,8 @@ from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import Array, DType, TensorType
 from tuner.model import load as load_model
 from tuner.runtime.library import ReferenceModel, open_graph, run_opaque
-from tuner.runtime.onnx_writer import ROWS, write_model
+from tuner.runtime.onnx_rows import ROWS
+from tuner.runtime.onnx_writer import write_model
 
 _WINDOW = {"strides": (2, 1), "pads": (1, 0, 0, 1), "dilations": (1, 1)}
 ATTRIBUTES: Mapping[str, Mapping[str, Any]] = {
