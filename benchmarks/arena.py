@@ -20,14 +20,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.compile import planned
 from benchmarks.zoo import TARGETS, models_in
 from tuner.errors import TunerError
 from tuner.fusion.memory import ALIGNMENT_BYTES
-from tuner.model import Model, load
-from tuner.pipeline import Planner, resolve_target
-from tuner.plan import GENERATED, Buffer, Options, Plan
-
-TIME_LIMIT_SECONDS = 60.0
+from tuner.model import load
+from tuner.plan import GENERATED, Buffer, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +83,6 @@ def _bytes(buffers: Iterator[Buffer] | Sequence[Buffer]) -> int:
 
 def _aligned(buffer: Buffer) -> int:
     return -(-buffer.bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-
-def planned(model: Model, target: str) -> Plan:
-    """A plan by the model of costs."""
-    planner = Planner(
-        model=model,
-        device=resolve_target(target),
-        options=Options(),
-        time_limit_seconds=TIME_LIMIT_SECONDS,
-    )
-    return planner.plan(planner.solve())
 
 
 def table(rows: Iterator[tuple[str, str, Held]]) -> Iterator[str]:

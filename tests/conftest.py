@@ -1,27 +1,51 @@
-"""Where tests find models that are not part of the repository."""
+"""What all tests share: models outside of the repository, a device, their order."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tuner.errors import DeviceUnavailable
+from tuner.runtime.opencl import OpenCLBackend
 
 SHARED = Path(
     os.environ.get("FUSEPLAN_SHARED", str(Path(__file__).parents[2] / "shared"))
 )
 SOAK = os.environ.get("FUSEPLAN_SOAK") == "1"
+ZOO = (
+    "adamw_step",
+    "bert_base",
+    "bert_base_dynamic",
+    "bert_mini_torchscript",
+    "convnext_tiny",
+    "gpt2",
+    "llama_small",
+    "mobilenet_v2",
+    "resnet18",
+    "resnet50",
+    "sd_unet_small",
+    "train_mlp",
+    "train_transformer_layer",
+    "vit_b_16",
+)
+"""Models of `zoo_dir`."""
 LONGEST = (
     "tests/service/api/test_fuzzing.py",
     "tests/tuner/search/test_session.py",
     "tests/tuner/fusion/test_least.py",
     "tests/browser/test_journeys.py",
-    "tests/tuner/calibration/test_accuracy.py",
-    "tests/browser/test_pages.py",
-    "tests/release/test_wheel.py",
-    "tests/service/test_guides.py",
     "tests/service/cli/test_exports.py",
+    "tests/service/test_guides.py",
+    "tests/browser/test_pages.py",
+    "tests/service/api/test_jobs.py",
+    "tests/tuner/calibration/test_accuracy.py",
+    "tests/service/cli/test_build.py",
     "tests/tuner/search/test_alternatives.py",
+    "tests/release/test_wheel.py",
+    "tests/service/cli/test_exchanging.py",
     "tests/tuner/fusion/test_optimisers.py",
     "tests/tuner/fusion/test_patterns_targets.py",
 )
@@ -56,6 +80,17 @@ def zoo_dir() -> Path:
 def patterns_dir() -> Path:
     """Small graphs with golden facts about their best partition."""
     return shared_folder("patterns")
+
+
+@pytest.fixture(scope="session")
+def opencl() -> Iterator[OpenCLBackend]:
+    """The best OpenCL device of this machine."""
+    try:
+        backend = OpenCLBackend()
+    except DeviceUnavailable as error:
+        pytest.skip(str(error))
+    yield backend
+    backend.close()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from onnx import parser
 
-from benchmarks.arena import Held, held, main, planned, table
+from benchmarks.arena import Held, held, main, table
+from benchmarks.compile import planned
 from tests.conformance.random_models import RandomModel
 from tuner.execution import program
 from tuner.model import Model, load

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.conftest import ZOO
 from tests.tuner.frontend.models import (
     F32,
     agree,
@@ -27,23 +28,6 @@ from tuner.frontend.onnx import read_onnx
 from tuner.ir.interpreter import evaluate
 from tuner.ir.types import DType
 from tuner.ir.verify import verify
-
-ZOO = (
-    "adamw_step",
-    "bert_base",
-    "bert_base_dynamic",
-    "bert_mini_torchscript",
-    "convnext_tiny",
-    "gpt2",
-    "llama_small",
-    "mobilenet_v2",
-    "resnet18",
-    "resnet50",
-    "sd_unet_small",
-    "train_mlp",
-    "train_transformer_layer",
-    "vit_b_16",
-)
 
 
 class TestZoo:

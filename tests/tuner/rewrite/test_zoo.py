@@ -9,27 +9,11 @@ from pathlib import Path
 import onnx
 import pytest
 
+from tests.conftest import ZOO
 from tuner.frontend.onnx import read_onnx
 from tuner.ir.fingerprint import Canonical, canonicalize
 from tuner.ir.verify import verify
 from tuner.rewrite import simplify
-
-MODELS = (
-    "adamw_step",
-    "bert_base",
-    "bert_base_dynamic",
-    "bert_mini_torchscript",
-    "convnext_tiny",
-    "gpt2",
-    "llama_small",
-    "mobilenet_v2",
-    "resnet18",
-    "resnet50",
-    "sd_unet_small",
-    "train_mlp",
-    "train_transformer_layer",
-    "vit_b_16",
-)
 
 
 def planned(data: bytes) -> Canonical:
@@ -90,7 +74,7 @@ def _reorder(graph: onnx.GraphProto, choose: random.Random) -> None:
     graph.node.extend(ordered)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ZOO)
 def test_a_disguised_model_has_the_same_identity(
     zoo_dir: Path, name: str, soak: bool
 ) -> None:
@@ -114,7 +98,7 @@ def test_patterns_have_identities_of_their_own(patterns_dir: Path) -> None:
 
 def test_every_user_node_is_listed_somewhere(zoo_dir: Path) -> None:
     """No node of the model is lost when its work is folded, merged or cancelled."""
-    for name in MODELS:
+    for name in ZOO:
         data = (zoo_dir / f"{name}.onnx").read_bytes()
         imported = read_onnx(data)
         if imported.symbols:
