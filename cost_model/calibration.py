@@ -124,7 +124,7 @@ def calibrate(
     fitted = device
     if launches:
         fitted, residuals["launch"] = _fit_launches(fitted, launches)
-    fitted, residuals["copy"] = _fit_copies(fitted, copies, fix_launch=bool(launches))
+    fitted, residuals["copy"] = _fit_copies(fitted, copies)
     if operations:
         fitted, found = _fit_operations(fitted, operations)
         residuals.update(found)
@@ -199,13 +199,13 @@ def _fit_launches(
 
 
 def _fit_copies(
-    device: Device, samples: Sequence[CopySample], *, fix_launch: bool
+    device: Device, samples: Sequence[CopySample]
 ) -> tuple[Device, Residual]:
     """Launch, rates by level, and the last-level cache, where the line fits best."""
     best: tuple[float, Device, Residual] | None = None
     for l2_bytes in _capacities(device, samples):
         trial = replace(device, l2_bytes=l2_bytes)
-        fitted, residual, loss = _fit_rates(trial, samples, fix_launch=fix_launch)
+        fitted, residual, loss = _fit_rates(trial, samples)
         # A hair against ties: an undetermined capacity stays what it was.
         if best is None or loss < best[0] * (1.0 - 1e-6):
             best = (loss, fitted, residual)
@@ -226,7 +226,7 @@ def _capacities(device: Device, samples: Sequence[CopySample]) -> list[int]:
 
 
 def _fit_rates(
-    device: Device, samples: Sequence[CopySample], *, fix_launch: bool
+    device: Device, samples: Sequence[CopySample]
 ) -> tuple[Device, Residual, float]:
     rows = [_row(device, sample) for sample in samples]
     columns = np.array(rows, dtype=np.float64)
@@ -237,11 +237,8 @@ def _fit_rates(
     fixed = starts * device.block_launch_seconds
     if device.kind == "cpu":
         fixed *= 1.0 - device.overlap
-    if fix_launch:
-        fixed = fixed + device.launch_seconds
-        columns[:, 0] = 0.0
     values, residual = robust_fit(columns, seconds, fixed=fixed)
-    fitted = _with_rates(device, values, keep_launch=fix_launch)
+    fitted = _with_rates(device, values)
     errors = (columns @ values + fixed - seconds) / seconds
     return fitted, residual, float(np.abs(errors).mean())
 
@@ -258,7 +255,7 @@ def _row(device: Device, sample: CopySample) -> tuple[float, float, float, float
     return 1.0, moved.private_bytes, moved.cache_bytes, moved.dram_bytes
 
 
-def _with_rates(device: Device, values: Matrix, *, keep_launch: bool) -> Device:
+def _with_rates(device: Device, values: Matrix) -> Device:
     """Rates from inverse rates; a level is never slower than the one behind it."""
     old = (
         device.l1_bytes_per_second,
@@ -272,7 +269,7 @@ def _with_rates(device: Device, values: Matrix, *, keep_launch: bool) -> Device:
     last = max(last, dram)
     near = max(near, last)
     launch = device.launch_seconds
-    if not keep_launch and values[0] > 0:
+    if values[0] > 0:
         launch = max(float(values[0]) - device.dram_latency_seconds, 1e-9)
     return replace(
         device,

@@ -107,6 +107,17 @@ def test_disturbed_samples_do_not_move_the_fit() -> None:
     assert calibration.residuals["copy"].worst > 0.5
 
 
+def test_copies_of_a_few_bytes_are_launches_too() -> None:
+    """Empty kernels that found the threads awake say little of what others pay."""
+    awake = [replace(s, seconds=0.5 * s.seconds) for s in measured_launches(OTHER)[:3]]
+    found = calibrate(
+        cpu(),
+        copies=measured_copies(OTHER, 0.0),
+        launches=[*awake, *measured_launches(OTHER)[3:]],
+    ).device
+    assert found.launch_seconds == pytest.approx(OTHER.launch_seconds, rel=0.1)
+
+
 def test_the_published_h100_table_gives_its_law() -> None:
     """The table's own figures give about 5.3 us and 3.25e12 bytes a second."""
     table = ((8, 1.4), (1024, 179), (4096, 639), (16384, 1584), (65536, 2343),

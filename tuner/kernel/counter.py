@@ -71,7 +71,7 @@ _ALONE: Final = 5.0
 
 Source: rows of 80 and 100 by 64 lanes, of which a step leaves 16 and 36 over, 1.3 to
 2.2 times as long as by 16 lanes, which take them together."""
-_LOOSE: Final = 4
+_LOOSE: Final = 4.0
 """How much longer lanes that take vectors of their own behind a condition take.
 
 Source: depthwise convolutions of 14 x 14 by lanes of four columns, which do not divide
@@ -299,10 +299,12 @@ class Counter:
             self._add(Pipe.INTEGER, times * _HALVES)
 
     def _address(self, index: Index, guards: Guards, times: float) -> None:
-        count = self._own_address(index) + 2 * len(guards)
+        count = 2.0 * len(guards)
         for each in (index, *(guard.subject for guard in guards)):
             count += DIVISION * self._divided(each)
-        self._add(Pipe.INTEGER, times * count / self._shared_by(index, guards))
+        count /= self._shared_by(index, guards)
+        count += self._own_address(index) / self.mapping.vector
+        self._add(Pipe.INTEGER, times * count / self._busy_share())
 
     def _divided(self, index: Index) -> float:
         """Divisions of one evaluation; those of an outer loop are not made again in it.
@@ -351,18 +353,16 @@ class Counter:
         is_neighbour = along[-1].below == 1 and apart == 1
         return 0.0 if is_neighbour else min(float(apart), _GATHERED)
 
-    def _shared_by(self, index: Index, guards: Guards) -> float:
-        """Points of a lane that one address serves.
+    def _shared_by(self, index: Index, guards: Guards) -> int:
+        """Points of a lane whose position and conditions are found at once.
 
-        A processor finds that of each point anew where they are no neighbours in
-        memory, or each has conditions of its own. Idle lanes find one as well.
+        A processor finds those of each point anew where they are no neighbours in
+        memory, or have conditions.
         """
-        if self.device.kind != "cpu":
-            return float(self.mapping.vector)
         along = runs(self.group.atoms, index, self.group.inner)
         is_one = not along or (len(along) == 1 and along[0].below == 1)
-        shared = self.mapping.vector if is_one and not guards else 1
-        return shared * self._busy_share()
+        is_once = self.device.kind != "cpu" or (is_one and not guards)
+        return self.mapping.vector if is_once else 1
 
     def _busy_share(self) -> float:
         """Share of the lanes' time in a COLUMN group that goes to columns of their own.
@@ -372,13 +372,22 @@ class Counter:
         which takes those with vectors of their own apart.
         """
         group, mapping = self.group, self.mapping
-        if group.kind is not Kind.COLUMN:
+        if self.device.kind != "cpu" or group.kind is not Kind.COLUMN:
             return 1.0
         if mapping.teams == 1:
-            is_loose = mapping.vector > 1 and group.inner_points % mapping.tile
-            return 1.0 / _LOOSE if is_loose else 1.0
+            return 1.0 / self._behind_condition()
         step = min(mapping.lanes, self._subgroup) * mapping.vector
         return -(-group.inner_points // step) * step / (mapping.chunks * mapping.tile)
+
+    def _behind_condition(self) -> float:
+        """How much longer lanes take that a condition about their columns divides."""
+        group, mapping = self.group, self.mapping
+        if not group.inner_points % mapping.tile:
+            return 1.0
+        if mapping.vector > 1:
+            return _LOOSE
+        is_apart = mapping.lanes > group.inner_points
+        return _LOOSE / 2 if is_apart and group.inner_points % self._subgroup else 1.0
 
     def _reduction(self, number: int, points: float) -> None:
         reduction = self.group.reductions[number]

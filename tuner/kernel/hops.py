@@ -87,9 +87,7 @@ def hops(
         (_far(operand, again, device), _piece_of(walk, operand, staged))
         for operand, again in kept
     ]
-    beyond = 1.0
-    if group.kind is Kind.POINTWISE:
-        beyond = _beyond((operand for operand, _ in kept), device)
+    beyond = _beyond((operand for operand, _ in kept), device)
     turned = max(beyond, NEAR_TURN) * sum(
         far / device.sector_bytes * _turns(walk, operand)
         for (far, _), (operand, _) in zip(found, kept, strict=True)
@@ -100,6 +98,8 @@ def hops(
     pages = sum(piece.pages for _, piece in away)
     each = FAR_HOPS if pages > FAR_PAGES else UNHELD_HOPS
     pieces = sum(far / piece.nbytes for far, piece in away)
+    if pages > FAR_PAGES:
+        beyond = 1.0  # addresses are waited for wherever the lines are
     return max(turned, beyond * (pieces if pages <= HELD_PAGES else each * pieces))
 
 

@@ -116,6 +116,24 @@ def test_what_was_disturbed_once_is_timed_again(group: str) -> None:
     assert timer.asked == RecordedTimer.TIMED + of
 
 
+SHARED = (1.02, 1.6, 1.01, 1.42, 1.5, 1.02, 1.0, 1.44, 1.43, 1.4, 1.41)
+"""The same while a neighbour of the machine ran most of the time, which no count of
+stolen time told: the samples of its median agree."""
+
+
+def test_the_speed_of_a_pipe_is_that_of_the_machine_alone() -> None:
+    """Others only ever make a kernel longer, and a plan is for a machine of its own."""
+    group = "operations_per_second.special"
+    shared = calibrate_device(
+        cpu(), RecordedTimer(TRUTH, {group: (SHARED,)}, QUIET), still
+    )
+    alone = calibrate_device(cpu(), RecordedTimer(TRUTH, {}, QUIET), still)
+    assert not shared.disturbed
+    rates = (each.calibration.device.operations_per_second for each in (shared, alone))
+    found, wanted = (each["special"] for each in rates)  # type: ignore[index]
+    assert found == pytest.approx(wanted, rel=0.15)
+
+
 def test_samples_that_disagree_are_repeated_a_few_times_and_left_out() -> None:
     """A number that cannot be measured keeps its value; the record names the rest."""
     timer = RecordedTimer(TRUTH, {"scattered_share": (SPREAD,)}, QUIET)

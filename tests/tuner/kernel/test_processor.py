@@ -125,6 +125,13 @@ def test_vectors_behind_a_condition_are_taken_apart() -> None:
     assert counted(sums((64, 132), 1), **columns(16, 1)).compute_share == 1.0
 
 
+def test_a_block_wider_than_all_columns_has_a_condition() -> None:
+    """Lanes cannot begin earlier; whole vectors of them agree about it."""
+    assert counted(sums((64, 100), 1), **columns(64, 1)).compute_share == 1.0
+    assert counted(sums((64, 100), 1), **columns(128, 1)).compute_share == 0.5
+    assert counted(sums((64, 96), 1), **columns(128, 1)).compute_share == 1.0
+
+
 @pytest.mark.parametrize(
     ("dtype", "each"), [(DType.F32, 0), (DType.BF16, 0), (DType.F16, 88)]
 )
