@@ -22,7 +22,7 @@ from tuner.kernel.nest import Group, Kind, Load, LoopNest
 from tuner.kernel.onchip import onchip_bytes, room_bytes
 from tuner.kernel.staged import staged_values
 from tuner.kernel.streams import any_streams
-from tuner.kernel.tiles import default_tile, is_legal_tile, slides, tile_candidates
+from tuner.kernel.tiles import default_tile, is_legal_tiles, slides, tile_candidates
 from tuner.plan import Schedule
 
 if TYPE_CHECKING:
@@ -97,10 +97,7 @@ def is_legal(nest: LoopNest, schedule: Schedule, device: Device) -> bool:
         return False
     mappings = map_groups(nest, schedule)
     if nest.groups and nest.groups[0].kind is Kind.TILE:
-        return all(
-            is_legal_tile(nest, group, mapping, device)
-            for group, mapping in zip(nest.groups, mappings, strict=True)
-        )
+        return is_legal_tiles(nest, mappings, device)
     if onchip_bytes(nest, mappings, device) > room_bytes(device):
         return False
     return all(

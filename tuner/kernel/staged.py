@@ -7,6 +7,11 @@ before their other elements are used. A block then copies its tile of the operan
 the order of memory first, and its lanes gather from the copy: 4096 x 4096 transposed
 and added in 12.0 ms instead of 15.3. Other operands are better read where they lie
 (1021 x 1031: 0.55 ms, staged 0.65; 256 x 256, which stays in the caches: 9 us, 12).
+
+What is left is the way through memory: rows that are 4 KiB apart come in pieces of 256
+bytes. Of each core's time the sum of 4096 x 4096 takes 11.1 ms; loops in C that turn
+16 x 16 elements in registers take 13.4 in tiles of 64 x 64, 10.4 from a staged tile,
+and 9.7 where they turn it while they stage it. The same sum in order takes 5.0.
 """
 
 from __future__ import annotations

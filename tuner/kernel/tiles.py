@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tuner.ir.types import DType
 from tuner.kernel.fragments import COLUMNS, LANES, LEFT, RIGHT, ROWS, TERMS
 from tuner.kernel.index import runs
-from tuner.kernel.mapping import divided
+from tuner.kernel.mapping import divided, map_groups
 from tuner.kernel.nest import Apply, Group, Load, LoopNest
 from tuner.kernel.onchip import STATIC_SHARED_BYTES
 from tuner.plan import Schedule
@@ -174,6 +174,14 @@ def has_tensor_cores(device: Device) -> bool:
     return name == "sm" and number.isdecimal() and int(number) >= _FIRST_TENSOR
 
 
+def is_legal_tiles(nest: LoopNest, mappings: Sequence[Mapping], device: Device) -> bool:
+    """Whether a device can run the blocks of all groups."""
+    return all(
+        is_legal_tile(nest, group, mapping, device)
+        for group, mapping in zip(nest.groups, mappings, strict=True)
+    )
+
+
 def is_legal_tile(
     nest: LoopNest, group: Group, mapping: Mapping, device: Device
 ) -> bool:
@@ -245,21 +253,36 @@ _TENSOR_SHAPES: Final[tuple[_Shape, ...]] = (
 
 
 def default_tile(nest: LoopNest, device: Device) -> Schedule:
-    """A schedule that is good without tuning: the one with least padded work."""
+    """A schedule that is good without tuning: the one with least padded work.
+
+    Of those that the device can run; of the last, which is the smallest, if of none.
+    """
     groups = nest.groups
     if _takes_tensors(nest, device):
         chosen = min(
-            _TENSOR_SHAPES, key=lambda shape: _tensor_cost(groups, shape, device)
+            _legal(nest, device, _TENSOR_SHAPES, tensor=1),
+            key=lambda shape: _tensor_cost(groups, shape, device),
         )
         return _schedule(chosen, tensor=1)
-    wide = max(map(held_bytes, groups)) // 4
-    legal = [
-        (shape, speed)
-        for shape, speed in _rated(nest, device)
-        if shape[2] * shape[3] * wide <= MOST_SUMS
+    speeds = dict(_rated(nest, device))
+    return _schedule(
+        min(
+            _legal(nest, device, tuple(speeds)),
+            key=lambda shape: _busiest(groups, shape, device) / speeds[shape],
+        )
+    )
+
+
+def _legal(
+    nest: LoopNest, device: Device, shapes: Sequence[_Shape], **more: int
+) -> Sequence[_Shape]:
+    """Of some shapes, largest first, those that a device can run; one at least."""
+    found = [
+        shape
+        for shape in shapes
+        if is_legal_tiles(nest, map_groups(nest, _schedule(shape, **more)), device)
     ]
-    chosen, _ = min(legal, key=lambda one: _busiest(groups, one[0], device) / one[1])
-    return _schedule(chosen)
+    return found or shapes[-1:]
 
 
 def _rated(nest: LoopNest, device: Device) -> Sequence[_Rated]:

@@ -7,7 +7,7 @@ the arena where the memory plan put them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,24 @@ from tuner.runtime.kernels import bind_generated, bind_library
 from tuner.runtime.library import SessionOptions
 from tuner.runtime.requests import Program, Step
 from tuner.runtime.timing import Protocol, measure
+
+
+def spread(offsets: Iterable[int], alignment: int) -> dict[int, int]:
+    """Where buffers of an arena begin on a device that cuts memory in larger steps.
+
+    They stay in order, and none comes nearer to one that begins behind it: what did
+    not overlap does not.
+
+    Args:
+        offsets: by the plan, from 0.
+        alignment: every new offset is a multiple of it.
+    """
+    found: dict[int, int] = {}
+    last = place = 0
+    for offset in sorted(set(offsets)):
+        place = -(-(place + offset - last) // alignment) * alignment
+        found[offset], last = place, offset
+    return found
 
 
 class Executor:
@@ -61,7 +79,10 @@ class Executor:
         start = time.perf_counter()
         self._fixed = _load_values(program, weights)
         self.prepare_seconds = time.perf_counter() - start
-        self._arena = backend.allocate(program.memory.arena_bytes)
+        buffers = program.memory.buffers
+        self._offsets = spread((b.offset for b in buffers), backend.alignment_bytes)
+        ends = (self._offsets[b.offset] + b.bytes for b in buffers)
+        self._arena = backend.allocate(max(ends, default=0))
         self._memories: dict[str, Memory] = {}
         self._slices: dict[tuple[int, int], Memory] = {}
         self._place()
@@ -149,7 +170,7 @@ class Executor:
     def _place(self) -> None:
         program = self._program
         for buffer in program.memory.buffers:
-            place = (buffer.offset, buffer.bytes)
+            place = (self._offsets[buffer.offset], buffer.bytes)
             if place not in self._slices:
                 self._slices[place] = self._backend.slice(self._arena, *place)
             self._memories[buffer.tensor] = self._slices[place]

@@ -30,7 +30,9 @@ _COMMON: Final = ("device.h", "fuseplan.c", "fuseplan.h", "main.c")
 _SUFFIX: Final[Mapping[Language, str]] = MappingProxyType(
     {"opencl": "cl", "cuda": "cu"}
 )
-_ALIGNMENT: Final = 64
+ALIGNMENT_BYTES: Final = 128
+"""Buffers begin at multiples of this: kernels read vectors of 16 bytes at once, write
+lines of 64 past the caches, and devices of OpenCL cut memory at no other places."""
 _DIGITS: Final = 16
 _BUILD_OPTIONS: Final[Mapping[tuple[Language, str], str]] = MappingProxyType(
     {
@@ -108,7 +110,7 @@ class _Layout:
         return Place(tensor=home, kind="output", bytes=size)
 
     def _store(self, content: bytes) -> int:
-        gap = -self.size % _ALIGNMENT
+        gap = -self.size % ALIGNMENT_BYTES
         offset = self.size + gap
         self.data += [bytes(gap), content]
         self.size = offset + len(content)
@@ -155,6 +157,7 @@ def export(
         "format": language,
         "exactness": program.exactness,
         "architecture": architecture,
+        "alignment_bytes": ALIGNMENT_BYTES,
         "arena_bytes": program.memory.arena_bytes,
         "buffers": [_buffer_json(p, program, names) for p in layout.places],
         "inputs": [layout.buffer(name) for name in program.inputs],

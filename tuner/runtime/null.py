@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tuner.errors import CompileFailed
+from tuner.errors import CompileFailed, KernelFailed
 from tuner.ir.types import Array
 from tuner.plan import Language, Measurement, Source
 from tuner.runtime.backend import (
@@ -87,7 +87,14 @@ class NullBackend:
         return memory
 
     def slice(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
-        """A view."""
+        """A view; like a device of OpenCL, nowhere but at multiples.
+
+        Raises:
+            KernelFailed: the offset is no multiple of `alignment_bytes`.
+        """
+        if offset_bytes % self.alignment_bytes:
+            step = self.alignment_bytes
+            raise KernelFailed(self.name, f"{offset_bytes} is no multiple of {step}")
         return memory[offset_bytes : offset_bytes + max(size_bytes, 1)]
 
     def host(self, memory: Memory) -> Bytes | None:

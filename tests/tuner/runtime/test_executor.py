@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,12 +13,12 @@ import pytest
 from onnx import parser
 
 from tests.tuner.runtime.graphs import graph_of, source, tensor
-from tuner.errors import InternalError
+from tuner.errors import InternalError, KernelFailed
 from tuner.ir.graph import Graph
 from tuner.ir.types import Array
 from tuner.plan import Buffer, MemoryPlan
 from tuner.runtime.bench import Bench
-from tuner.runtime.executor import Executor
+from tuner.runtime.executor import Executor, spread
 from tuner.runtime.null import NullBackend
 from tuner.runtime.opencl import OpenCLBackend
 from tuner.runtime.requests import Again, PlanRequest, PlanResult, Program, Step
@@ -186,6 +188,40 @@ def test_library_steps_reach_memory_that_the_host_does_not_see(
     executor = Executor(_program(generated=False), {"w": values["w"]}, _Remote())
     found = executor.run({"x": values["x"]})
     np.testing.assert_allclose(found["o"], _truth(values), rtol=1e-5)
+
+
+class _Coarse(NullBackend):
+    """A device that cuts memory at multiples of 8 KiB alone."""
+
+    alignment_bytes = 8192
+
+
+def test_a_device_may_cut_memory_in_larger_steps_than_the_plan(
+    values: dict[str, Array],
+) -> None:
+    """Buffers move apart; a slice at another place is refused."""
+    program = _program(generated=False)
+    offsets = [buffer.offset for buffer in program.memory.buffers]
+    assert any(offset % 8192 for offset in offsets)
+    executor = Executor(program, {"w": values["w"]}, _Coarse())
+    found = executor.run({"x": values["x"]})
+    np.testing.assert_allclose(found["o"], _truth(values), rtol=1e-5)
+    with pytest.raises(KernelFailed, match="no multiple of 8192"):
+        _Coarse().slice(_Coarse().allocate(16384), 128, 8)
+
+
+@pytest.mark.parametrize("alignment", [1, 128, 512, 4096])
+def test_buffers_that_move_apart_stay_apart(alignment: int) -> None:
+    """In order, at multiples, and never nearer to one behind."""
+    draw = random.Random(alignment)
+    offsets = [128 * draw.randrange(200) for _ in range(60)]
+    found = spread(offsets, alignment)
+    assert set(found) == set(offsets)
+    assert all(place % alignment == 0 for place in found.values())
+    for first, second in itertools.pairwise(sorted(found)):
+        assert found[second] - found[first] >= second - first
+    if alignment <= 128:
+        assert all(found[offset] == offset for offset in offsets)
 
 
 def test_a_step_may_have_names_of_its_own(values: dict[str, Array]) -> None:
