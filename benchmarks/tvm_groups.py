@@ -41,6 +41,10 @@ LAYERS = frozenset(
 """Operators that `LegalizeOps` writes as one function of several loops."""
 
 
+ON_HOST = frozenset({"shape_of", "shape_to_tensor", "size", "tensor_to_shape"})
+"""Operators that ask for sizes; what is made of nothing else is about sizes, too."""
+
+
 def grouped(path: Path) -> dict[str, Any]:
     """Times of each step, and every kernel that is left in `main`."""
     onnx = importlib.import_module("onnx")
@@ -78,34 +82,43 @@ def kernels(relax: Any, module: Any) -> dict[str, Any]:
     main = module["main"]
     inputs = int(main.attrs["num_input"]) if "num_input" in main.attrs else None
     fixed = set() if inputs is None else set(main.params[inputs:])
-    found: dict[str, Counter[str]] = {
-        "views": Counter(),
-        "weights": Counter(),
-        "layers": Counter(),
-        "other": Counter(),
-    }
-    sizes: Counter[int] = Counter()
+    sizes: set[Any] = set()
+    names = ("views", "weights", "shapes", "layers", "other")
+    found: dict[str, Counter[str]] = {name: Counter() for name in names}
+    lengths: Counter[int] = Counter()
     for block in main.body.blocks:
         for binding in block.bindings:
             called = operators(relax, module, binding.value)
             used = variables(relax, binding.value)
             is_fixed = bool(used) and all(v in fixed for v in used)
-            if is_fixed:
-                fixed.add(binding.var)
+            is_size = not is_fixed and about_sizes(called, used, sizes, fixed)
+            (fixed if is_fixed else sizes if is_size else set()).add(binding.var)
             if called:
-                found[kind(called, is_fixed=is_fixed)]["+".join(called)] += 1
-                sizes[len(called)] += 1
+                where = kind(called, is_fixed=is_fixed, is_size=is_size)
+                found[where]["+".join(called)] += 1
+                lengths[len(called)] += 1
     return {
         "groups": sum(sum(counts.values()) for counts in found.values()),
         **{name: dict(counts) for name, counts in found.items()},
-        "operators_per_group": {str(size): n for size, n in sorted(sizes.items())},
+        "operators_per_group": {str(size): n for size, n in sorted(lengths.items())},
     }
 
 
-def kind(called: list[str], *, is_fixed: bool) -> str:
-    """Of weights alone, a view, a layer whole, or another kernel."""
+def about_sizes(
+    called: list[str], used: list[Any], sizes: set[Any], fixed: set[Any]
+) -> bool:
+    """Whether a binding asks for sizes, or computes with them and constants alone."""
+    if ON_HOST.intersection(called):
+        return True
+    return any(v in sizes for v in used) and all(v in sizes | fixed for v in used)
+
+
+def kind(called: list[str], *, is_fixed: bool, is_size: bool = False) -> str:
+    """Of weights alone, of sizes, a view, a layer whole, or another kernel."""
     if is_fixed:
         return "weights"
+    if is_size:
+        return "shapes"
     if VIEWS.issuperset(called):
         return "views"
     return "layers" if LAYERS.intersection(called) else "other"

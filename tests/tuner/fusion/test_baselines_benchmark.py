@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import baselines
-from benchmarks.tvm_groups import bound, kind
+from benchmarks.tvm_groups import about_sizes, bound, kind
 from tests.tuner.frontend.models import model, node, value
 
 
@@ -31,37 +31,57 @@ def test_differences_add_up() -> None:
     found = {
         "views": {"reshape": 3},
         "weights": {"transpose": 2},
+        "shapes": {"shape_of": 1},
         "layers": {"softmax": 4, "batch_norm": 5},
-        "other": {"matmul+add": 6, "shape_of": 1, "reshape+add": 7, "sum": 1},
+        "other": {"matmul+add": 6, "split": 3, "reshape+add": 7, "sum": 1},
     }
-    ours = {"anchors": 6, "reductions": 4, "element-wise": 5}
+    ours = {"anchors": 6, "reductions": 4, "element-wise": 5, "moves": 2}
     told = baselines.differences(ours, found)
     assert told == (
         "3 reshapes alone, which we do not count as kernels; "
         "2 on weights alone, which we run at load; "
-        "1 on shapes, which we work out at import; "
+        "1 on sizes, which we work out at import; "
         "5 batch norms, which we fold into the convolutions; "
         "+1 reductions (of TVM's: 4 softmax, 1 sum); "
-        "+2 element-wise (of TVM's: 7 reshape+add)"
+        "+2 element-wise (of TVM's: 7 reshape+add); "
+        "+1 moves (of TVM's: 3 split)"
     )
     counted = sum(sum(counts.values()) for counts in found.values())
-    assert counted == sum(ours.values()) + 3 + 2 + 1 + 5 + 1 + 2
+    assert counted == sum(ours.values()) + 3 + 2 + 1 + 5 + 1 + 2 + 1
 
 
 @pytest.mark.parametrize(
-    ("called", "is_fixed", "expected"),
+    ("called", "is_fixed", "is_size", "expected"),
     [
-        (["transpose"], True, "weights"),
-        (["reshape"], False, "views"),
-        (["softmax", "where"], False, "layers"),
-        (["matmul", "add"], False, "other"),
+        (["transpose"], True, False, "weights"),
+        (["take"], False, True, "shapes"),
+        (["reshape"], False, False, "views"),
+        (["softmax", "where"], False, False, "layers"),
+        (["matmul", "add"], False, False, "other"),
     ],
 )
 def test_tvms_calls_are_sorted(
-    called: list[str], *, is_fixed: bool, expected: str
+    called: list[str], *, is_fixed: bool, is_size: bool, expected: str
 ) -> None:
-    """Work on weights first, then views, whole layers, and all else."""
-    assert kind(called, is_fixed=is_fixed) == expected
+    """Work on weights and sizes first, then views, whole layers, and all else."""
+    assert kind(called, is_fixed=is_fixed, is_size=is_size) == expected
+
+
+@pytest.mark.parametrize(
+    ("called", "used", "expected"),
+    [
+        (["shape_of"], ["x"], True),
+        (["take"], ["n", "w"], True),
+        (["add", "where"], ["n", "x"], False),
+        (["add"], ["w"], False),
+        (["ones"], [], False),
+    ],
+)
+def test_what_is_made_of_sizes_is_about_sizes(
+    called: list[str], used: list[str], *, expected: bool
+) -> None:
+    """Of sizes and constants alone; one tensor among them makes it a kernel."""
+    assert about_sizes(called, used, {"n"}, {"w"}) is expected
 
 
 def test_open_dimensions_get_the_sizes_that_the_model_states() -> None:

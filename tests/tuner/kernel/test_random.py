@@ -15,7 +15,7 @@ from tuner.ir.graph import Graph
 from tuner.ir.types import DType
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.lower import lower
-from tuner.kernel.schedule import space
+from tuner.kernel.schedule import default, space
 
 if TYPE_CHECKING:
     from tuner.plan import Schedule
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PER_DTYPE = {DType.F32: 40, DType.F16: 8, DType.BF16: 8, DType.F64: 6, DType.I32: 6}
 LONG_RUN = 50
+SQUARES = 12
 
 
 def checked(backend: OpenCLBackend, graph: Graph, schedule: Schedule) -> str:
@@ -52,6 +53,24 @@ def test_random_kernels_compute_what_the_graph_says(
         device = find("cpu" if seed % 2 else "a100-80")
         schedule = Random(seed).choice(space(nest, device))
         assert not checked(opencl, graph, schedule), (seed, schedule)
+    assert lowered > count // 2
+
+
+def test_squares_compute_what_the_graph_says(opencl: OpenCLBackend, soak: bool) -> None:
+    """Where extents are equal, what belongs to one axis fits another and is not right.
+
+    By the schedule that a plan has without a measurement.
+    """
+    count = SQUARES * (LONG_RUN if soak else 1)
+    lowered = 0
+    for seed in range(count):
+        graph = random_graph(seed, extents=(1, 17, 17, 20))
+        try:
+            nest = lower(graph)
+        except CannotLower:
+            continue
+        lowered += 1
+        assert not checked(opencl, graph, default(nest, find("cpu"))), seed
     assert lowered > count // 2
 
 
