@@ -10,24 +10,49 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import URL, create_engine, make_url, text
+
+from service.store import upgrade
 
 NewDatabase = Callable[[], str]
 """Makes an empty database on the server; gives its address."""
+Furnish = Callable[[str], None]
+"""Puts all tables into the empty database of an address."""
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[NewDatabase]:
+def postgres_server() -> Iterator[str]:
     """The server of FUSEPLAN_TEST_POSTGRES_URL, else one that lives for the tests."""
     given = os.environ.get("FUSEPLAN_TEST_POSTGRES_URL", "")
     if given:
-        yield lambda: _new_database(given)
+        yield given
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         server = own_server()
-    yield lambda: _new_database(server.get_uri())
+    yield server.get_uri()
     server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_server: str) -> NewDatabase:
+    """Makes databases on the server."""
+    return lambda: _new_database(postgres_server)
+
+
+@pytest.fixture(scope="session")
+def furnish_postgres(postgres_server: str, postgres: NewDatabase) -> Furnish:
+    """Puts all tables into an empty database: a copy of one that was migrated."""
+    first = postgres()
+    upgrade(first)
+    template = make_url(first).database
+
+    def furnish(url: str) -> None:
+        name = make_url(url).database
+        _run(postgres_server, f"DROP DATABASE {name}")
+        _run(postgres_server, f"CREATE DATABASE {name} TEMPLATE {template}")
+
+    return furnish
 
 
 def own_server() -> Any:
@@ -39,10 +64,18 @@ def own_server() -> Any:
 
 
 def _new_database(server: str) -> str:
-    url = make_url(server).set(drivername="postgresql+psycopg")
     name = f"test_{secrets.token_hex(6)}"
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    _run(server, f"CREATE DATABASE {name}")
+    url = _url(server).set(database=name)
+    return url.render_as_string(hide_password=False)
+
+
+def _run(server: str, statement: str) -> None:
+    engine = create_engine(_url(server), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
+        connection.execute(text(statement))
     engine.dispose()
-    return url.set(database=name).render_as_string(hide_password=False)
+
+
+def _url(server: str) -> URL:
+    return make_url(server).set(drivername="postgresql+psycopg")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.store import Database, connect, upgrade
-from tests.service.conftest import NewDatabase
+from service.store import Database, connect
+from tests.service.conftest import Furnish, NewDatabase
 from tests.service.tables import place
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -37,12 +37,13 @@ def url(request: pytest.FixtureRequest, file_url: str) -> str:
 
 
 @pytest.fixture
-def database(url: str) -> Iterator[Database]:
+def database(request: pytest.FixtureRequest, url: str) -> Iterator[Database]:
     """An empty database with all tables."""
     if url.startswith("sqlite:///"):
         place(Path(url.removeprefix("sqlite:///")))
     else:
-        upgrade(url)
+        furnish: Furnish = request.getfixturevalue("furnish_postgres")
+        furnish(url)
     opened = connect(url)
     yield opened
     opened.close()
