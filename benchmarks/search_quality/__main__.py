@@ -10,6 +10,7 @@ import benchmarks.search_quality as package
 from benchmarks.search_quality.learning import EXPERIENCE, learn
 from benchmarks.search_quality.recording import record
 from benchmarks.search_quality.replaying import replay
+from tuner.search.quality import METHODS
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     replaying.add_argument(
         "--untaught", action="store_true", help="without what other kernels teach"
+    )
+    replaying.add_argument(
+        "--method", action="append", choices=[*METHODS], help="compare these alone"
     )
     replaying.set_defaults(run=replay)
     learning = commands.add_parser("learn", help="write what recorded kernels teach")

@@ -59,13 +59,17 @@ def replay(given: argparse.Namespace) -> None:
     varied = sum(each.is_worthy for each in spaces)
     say(f"{varied} of {len(spaces)} spaces are large and varied enough")
     if worthy:
-        _tell(compare(worthy, truths, seeds=given.seeds), worthy, given.seeds)
+        methods = given.method or [*METHODS]
+        rows = compare(worthy, truths, seeds=given.seeds, methods=methods)
+        _tell(rows, methods, given.seeds)
+        if "ours" in methods:
+            _tell_ours(rows, worthy, truths)
 
 
-def _tell(rows: Sequence[Json], spaces: Sequence[Space], seeds: int) -> None:
-    """Print how the methods did, and how ours did on each space."""
+def _tell(rows: Sequence[Json], methods: Sequence[str], seeds: int) -> None:
+    """Print how the methods did."""
     say(f"{'method':8}" + "".join(f"{n:>6} trials {'near':>5}" for n in CHECKPOINTS))
-    for method in METHODS:
+    for method in methods:
         cells = []
         for count in CHECKPOINTS:
             mine = [r for r in rows if (r["method"], r["trials"]) == (method, count)]
@@ -78,12 +82,30 @@ def _tell(rows: Sequence[Json], spaces: Sequence[Space], seeds: int) -> None:
         f"best; {seeds} seeds each; ours: among the schedules that a tuning run tries, "
         "of all: among all recorded; knowing: the fastest of the first recording\n"
     )
-    found = {(r["space"], r["method"], r["trials"]): r["excess"] for r in rows}
+
+
+def _tell_ours(
+    rows: Sequence[Json], spaces: Sequence[Space], truths: Sequence[Space]
+) -> None:
+    """Print how ours did on each space.
+
+    Beside it, by how much two things fall behind the best: the schedule that was the
+    fastest in the first recording, and the best of those that a tuning run tries.
+    """
+    found = {(r["space"], r["trials"]): r for r in rows if r["method"] == "ours"}
+    judges = {truth.name: truth for truth in truths}
     say(f"{'slower than the best, ours':32}" + "".join(f"{n:>8}" for n in CHECKPOINTS))
-    for name in (each.name for each in spaces):
-        cells = [f"{found[name, 'ours', count]:8.1%}" for count in CHECKPOINTS]
-        known = found[name, "knowing", max(CHECKPOINTS)]
-        say(f"{name:32}" + "".join(cells) + f"  knowing {known:.1%}")
+    for each in spaces:
+        truth = judges[each.name]
+        cells = [f"{found[each.name, n]['excess']:8.1%}" for n in CHECKPOINTS]
+        fastest = min(each.seconds, key=lambda schedule: each.seconds[schedule])
+        known = truth.seconds[fastest] / truth.best_seconds - 1
+        tried = min(truth.seconds[s] for s in each.tried or each.seconds)
+        once = "" if each.runs and truth.runs else "  judged by single runs"
+        say(
+            f"{each.name:32}{''.join(cells)}  knowing {known:.1%}  best tried "
+            f"{tried / truth.best_seconds - 1:.1%}{once}"
+        )
 
 
 def taught(

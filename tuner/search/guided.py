@@ -30,14 +30,18 @@ recorded kernels, and a dozen runs are too few to tell them apart."""
 _TRUST: Final = ((1.0, 0.0), (0.5, -1.0), (0.0, -2.0))
 """Exponents of the expectation that are tried as the prior mean, and the logarithm of
 how likely each is before anything ran."""
-_SPREAD: Final = 0.3
+_SPREAD: Final = 0.23
 """Deviation of log seconds from the expectation (measured: 0.15 to 0.4 by kernel)."""
 _NOISE: Final = 0.08
 """Relative deviation of a median (measured on a quiet processor: 3 to 13 %). Less lets
 one lucky run bend the whole surface."""
 _SLOWEST: Final = 0.25
 """Log seconds above the best that count as they are; what is slower counts as this
-slow. How slow a bad schedule is says nothing of the good ones."""
+slow. How slow a bad schedule is says nothing of the good ones, and one slow run may be
+bad luck."""
+_TELLING: Final = 0.9
+"""The same where it is asked how far the expectation is to be trusted: that bad
+schedules are as slow as expected speaks for it."""
 
 
 class GuidedSampler:
@@ -71,7 +75,6 @@ class GuidedSampler:
             return self._schedules[free[0]]
         values = np.log(list(seen.values()))
         best = float(values.min())
-        values = np.minimum(values, best + _SLOWEST)
         mean, deviation = self._posterior(list(seen), values, free)
         gain = _expected_improvement(best, mean, deviation)
         return self._schedules[free[int(np.argmax(gain))]]
@@ -80,13 +83,19 @@ class GuidedSampler:
         self, at: Sequence[int], values: Floats, free: Sequence[int]
     ) -> tuple[Floats, Floats]:
         """Mean and deviation of log seconds of free schedules, by the likeliest fit."""
-        found = []
-        for trust, likely in _TRUST:
-            fit = _Fit.of(self._features[at], values - trust * self._prior[at])
-            found.append((fit.evidence + likely, fit, trust))
-        _, chosen, trust = max(found, key=lambda each: each[0])
-        mean, deviation = chosen.predict(self._features[free])
+        telling = np.minimum(values, values.min() + _TELLING)
+        found = [
+            (self._fit(at, telling, trust).evidence + likely, trust)
+            for trust, likely in _TRUST
+        ]
+        _, trust = max(found)
+        near = np.minimum(values, values.min() + _SLOWEST)
+        mean, deviation = self._fit(at, near, trust).predict(self._features[free])
         return mean + trust * self._prior[free], deviation
+
+    def _fit(self, at: Sequence[int], values: Floats, trust: float) -> _Fit:
+        """Fit to what an expectation that is trusted so far leaves of the values."""
+        return _Fit.of(self._features[at], values - trust * self._prior[at])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
@@ -239,9 +239,19 @@ def found_after(
 
 
 def compare(
-    spaces: Sequence[Space], truths: Sequence[Space], *, seeds: int
+    spaces: Sequence[Space],
+    truths: Sequence[Space],
+    *,
+    seeds: int,
+    methods: Collection[str] = METHODS.keys(),
 ) -> list[Json]:
     """Every method on every space.
+
+    Args:
+        spaces: what the searches see.
+        truths: what judges them.
+        seeds: how many searches by each method.
+        methods: names of those that are compared.
 
     Returns:
         Of each and each number of trials: mean `share` found, how often within `NEAR`
@@ -250,7 +260,7 @@ def compare(
     rows: list[Json] = []
     by_name = {truth.name: truth for truth in truths}
     for name, method in METHODS.items():
-        for space in spaces:
+        for space in spaces if name in methods else ():
             runs = [
                 found_after(
                     space, by_name[space.name], method, trials=CHECKPOINTS, seed=seed

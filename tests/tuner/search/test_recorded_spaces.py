@@ -88,6 +88,25 @@ def test_the_fastest_run_again_before_a_space_is_complete(tmp_path: Path) -> Non
     assert min(seconds, key=lambda schedule: seconds[schedule]) == others[0]
 
 
+def test_a_disturbed_schedule_keeps_nobody_from_running_again(tmp_path: Path) -> None:
+    """The fastest run as often as they should, though one schedule never ran."""
+    recording = _recording(tmp_path / "spaces.json")
+    many = {Schedule.of(threads=16 * n): n * 1e-5 for n in range(1, 101)}
+    recording.begin("softmax", "reduction:abc", many, {})
+    rows = recording.rows["softmax"]
+    *others, drowned = many
+    for schedule in waiting(recording, "softmax", many):
+        if schedule != drowned:
+            rows.setdefault(schedule, []).append(many[schedule])
+    assert set(rows) == set(others)
+    assert all(len(rows[s]) == RUNS for s in recording.leaders("softmax"))
+    assert not recording.is_complete("softmax")
+    few = _recording(tmp_path / "few.json")
+    *_, last = SPACE
+    few.rows["softmax"] = {s: [v] for s, v in SPACE.items() if s != last}
+    assert list(waiting(few, "softmax", SPACE)) == [last]
+
+
 def _waiting_once(recording: Recording) -> Iterator[Schedule]:
     """Run what waits: everything takes 90 us, but what follows the lucky one 20."""
     for schedule in waiting(recording, "softmax", SPACE):
@@ -244,6 +263,11 @@ def test_a_short_recording_is_left_out_of_a_comparison(
     assert main(["replay", str(path), "--all", "--seeds", "1"]) == 0
     said = capsys.readouterr().out
     assert all(method in said for method in ("random", "tpe", "ours"))
+    few = ["--method", "ours", "--method", "knowing"]
+    assert main(["replay", str(path), "--all", "--seeds", "1", *few]) == 0
+    said = capsys.readouterr().out
+    assert "best tried 0.0%" in said
+    assert "random" not in said
 
 
 def test_a_recording_can_be_searched_under_other_prices(
