@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final, get_args, get_origin
 
 from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.dependencies.models import Dependant
 
 from service.errors import InvalidRequest, MalformedBody
@@ -52,7 +53,7 @@ async def distinct_names(request: Request) -> None:
         MalformedBody: it has; one of the two values would be lost unsaid.
     """
     try:
-        decoded(await request.body())
+        await run_in_threadpool(decoded, await request.body())
     except RepeatedName as error:
         raise MalformedBody("body", str(error), hint="give each name once") from error
     except (ValueError, RecursionError):

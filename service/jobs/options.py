@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
@@ -76,8 +77,9 @@ def decoded(text: str | bytes) -> Any:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        # One pass: who sends the object says how many names it has.
+        times = Counter(name for name, _ in pairs)
+        twice = next(name for name in times if times[name] > 1)
         msg = f"an object has the name {twice!r} twice"
         raise RepeatedName(msg)
     return found

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from service.api.queries import distinct_names
 from service.app import ROUTERS
+from service.errors import MalformedBody
+from service.jobs.options import RepeatedName, decoded
 from tests.service.api.models import graph_json, graph_onnx
 
 ONNX = {"Content-Type": "application/onnx"}
@@ -223,6 +228,39 @@ def test_a_trial_beyond_all_numbers_is_refused(shared: TestClient, number: int) 
     """422, whatever the sign and however many digits."""
     for place in (f"/v1/jobs/{'0' * 26}/trials/{number}", f"/jobs/x/trials/{number}"):
         assert shared.get(place).status_code in {404, 422}, place
+
+
+def test_a_name_is_found_twice_in_one_pass() -> None:
+    """However many an object has: to count each alone would take half a minute."""
+    names = [*(f'"n{number}":0' for number in range(40_000)), '"n39999":0']
+    text = "{" + ",".join(names) + "}"
+    started = time.process_time()
+    with pytest.raises(RepeatedName, match="'n39999' twice"):
+        decoded(text)
+    assert time.process_time() - started < 5.0
+
+
+def test_others_are_served_while_a_body_is_searched() -> None:
+    """What a body of many objects costs is no pause for those who asked less."""
+    body = b"[" + b'{"a":0},' * 200_000 + b'{"b":0,"b":1}]'
+    turns = 0
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def search() -> None:
+        asked = asyncio.create_task(
+            distinct_names(Request({"type": "http", "headers": []}, receive))
+        )
+        nonlocal turns
+        while not asked.done():
+            await asyncio.sleep(0)
+            turns += 1
+        with pytest.raises(MalformedBody, match="'b' twice"):
+            await asked
+
+    asyncio.run(search())
+    assert turns > 10
 
 
 def _routes(router: APIRouter) -> Iterator[APIRoute]:
