@@ -62,10 +62,15 @@ class Fleet:
         self._home = home
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, device: str) -> None:
-        """Start a worker."""
+    def start(self, device: str, *, niceness: int = 0) -> None:
+        """Start a worker.
+
+        At its own niceness it would get nothing done on a machine that is busy with
+        other things, and a test would wait for that.
+        """
         environment = {
             **os.environ,
+            "FUSEPLAN_WORKER_NICENESS": str(niceness),
             "XDG_DATA_HOME": str(self._home),
             "FUSEPLAN_DATABASE_URL": self.url,
             "FUSEPLAN_HEARTBEAT_SECONDS": "0.3",
@@ -197,9 +202,9 @@ def test_a_worker_lets_the_api_of_its_machine_go_first(tmp_path: Path) -> None:
     """
     url = f"sqlite:///{tmp_path / 'fleet.db'}"
     with running(url, tmp_path) as (fleet, _, _):
-        fleet.start("null:0")
-        nice = fleet.niceness("null:0")
         told = Settings()
+        fleet.start("null:0", niceness=told.worker_niceness)
+        nice = fleet.niceness("null:0")
         base = os.getpriority(os.PRIO_PROCESS, 0)
         assert nice["main"] == min(base + told.worker_niceness, 19) > base
         assert min(base + told.measure_niceness, 19) in nice.values()
@@ -231,7 +236,7 @@ def test_what_measures_waits_for_no_preparation(tmp_path: Path) -> None:
         database,
         by,
     ):
-        fleet.start(f"cpu:{core}")
+        fleet.start(f"cpu:{core}", niceness=told.worker_niceness)
         until(lambda: offered(database) == 1)
         job = submit(by, 64)
         worker = fleet.workers[f"cpu:{core}"].pid
