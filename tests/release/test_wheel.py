@@ -113,16 +113,10 @@ def installed(wheel: Path, tmp_path: Path) -> Installed:
     and only them, from the environment of the tests.
     """
     folder = tmp_path / "environment"
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin" / "python"
-    pip = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    pip += ["--quiet", "--disable-pip-version-check"]
     subprocess.run(
         [*pip, "--no-deps", str(wheel)], check=True, cwd=tmp_path, timeout=300
     )

@@ -32,8 +32,9 @@ def plan(fuseplan: Fuseplan, model: Path, home: Path) -> dict[str, Any]:
 
     from service.app import create_app  # noqa: PLC0415
     from tests.service.api.conftest import settings  # noqa: PLC0415
+    from tests.service.tables import furnish  # noqa: PLC0415
 
-    with TestClient(create_app(settings(home / "data"))) as client:
+    with TestClient(create_app(settings(furnish(home / "data")))) as client:
         graph = json.loads(model.read_text())
         answer = client.post("/v1/plans", json={"graph": graph, "target": "sm_90"})
     assert answer.status_code == 200, answer.text
