@@ -8,6 +8,7 @@ plans are remembered, never that there is none.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,12 +26,16 @@ class Places:
 
     Args:
         clock: seconds that only grow.
+
+    Of a key that was forgotten the time is kept: older answers may still come.
+    If it made room, nothing that was read by then is taken (`_lost`), of any key.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._told: OrderedDict[str, tuple[float, PlanPlace]] = OrderedDict()
+        self._told: OrderedDict[str, tuple[float, PlanPlace | None]] = OrderedDict()
+        self._lost = -math.inf
 
     def now(self) -> float:
         """The present moment of the clock by which places grow old."""
@@ -52,11 +57,11 @@ class Places:
             return {
                 key: place
                 for key, (read_at, place) in found
-                if read_at > since and place.evidence in wanted
+                if read_at > since and place is not None and place.evidence in wanted
             }
 
     def keep(self, found: Mapping[str, PlanPlace], *, read_at: float) -> None:
-        """Remember the best plans of some keys.
+        """Remember the best plans of some keys, unless something newer is known.
 
         Args:
             found: what the database told.
@@ -64,12 +69,19 @@ class Places:
         """
         with self._lock:
             for key, place in found.items():
-                self._told[key] = (read_at, place)
-                self._told.move_to_end(key)
-            while len(self._told) > MOST_KEYS:
-                self._told.popitem(last=False)
+                told_at, _ = self._told.get(key, (self._lost, None))
+                if read_at > told_at:  # who asked first may be the last to come
+                    self._tell(key, read_at, place)
 
     def forget(self, key: str) -> None:
-        """Remember a key no longer."""
+        """Believe nothing of a key that was read up to this moment."""
         with self._lock:
-            self._told.pop(key, None)
+            self._tell(key, self._clock(), None)
+
+    def _tell(self, key: str, at: float, place: PlanPlace | None) -> None:
+        self._told[key] = (at, place)
+        self._told.move_to_end(key)
+        if len(self._told) > MOST_KEYS:
+            _, (told_at, gone) = self._told.popitem(last=False)
+            if gone is None:
+                self._lost = max(self._lost, told_at)

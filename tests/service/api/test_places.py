@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import event
 
@@ -64,6 +65,29 @@ def test_those_told_first_make_room() -> None:
     places.keep({"first": place("first")}, read_at=100.0)
     places.keep({key: place(key) for key in keys}, read_at=100.0)
     assert set(places.known(["first", *keys], ANY)) == set(keys[10:])
+
+
+def test_a_slow_reader_does_not_put_old_news_back() -> None:
+    """Who asked first and answers last: what was read later stays."""
+    places = Places(Clock())
+    places.keep({"a": place("a", digest="second")}, read_at=99.9)
+    places.keep({"a": place("a", digest="first")}, read_at=99.5)
+    assert places.known(["a"], ANY)["a"].digest == "second"
+
+
+@pytest.mark.parametrize("others", [0, MOST_KEYS])
+def test_what_was_read_before_an_eviction_is_not_kept_after_it(others: int) -> None:
+    """Also when so many other keys were told since; what is read later is kept."""
+    clock = Clock()
+    places = Places(clock)
+    places.forget("a")
+    keys = [f"{number:064x}" for number in range(others)]
+    clock.seconds += 0.2
+    places.keep({key: place(key) for key in keys}, read_at=100.1)
+    places.keep({"a": place("a")}, read_at=99.9)
+    assert places.known(["a"], ANY) == {}
+    places.keep({"a": place("a")}, read_at=100.1)
+    assert set(places.known(["a"], ANY)) == {"a"}
 
 
 @contextmanager
