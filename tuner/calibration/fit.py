@@ -44,7 +44,7 @@ AGAIN: Final = 3
 """How often what was disturbed is timed again."""
 MOST_DISTURBED: Final = 0.25
 """Share of the micro-benchmarks that may be left out of a fit."""
-ALONE: Final = 25.0
+ALONE: Final = 10.0
 """Percentile of a kernel's samples that is taken for its time alone on the machine:
 others only ever make it longer (of 32,768 points through 64 multiplications and
 additions 40 us in every third sample, 66 us in the median, while a neighbour ran)."""
