@@ -23,6 +23,7 @@ from tuner.runtime.runner import Runner
 
 ROOT = Path(__file__).parents[3]
 COMMAND = "from service.cli import main; main()"
+KILLS = 6 if os.environ.get("FUSEPLAN_SOAK") else 2
 
 
 def free_port() -> int:
@@ -96,7 +97,7 @@ def end_of(client: httpx.Client, job: str) -> str:
 def test_no_job_is_lost_when_the_service_is_killed(tmp_path: Path) -> None:
     """After kill -9 at any moment each job ends once, with whole numbers of events."""
     jobs: list[str] = []
-    for round_ in range(3):
+    for round_ in range(KILLS):
         with serving(tmp_path, "null:0") as (client, pid):
             jobs.append(tune(client, 32 + round_))
             time.sleep(0.4 * round_)
