@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from cost_model.roofline import SCHEDULE_PIPES
 from cost_model.work import Pipe
+from tuner.ir.inference import whole
 from tuner.ir.ops import OPS, Pattern
 from tuner.kernel.bounds import may_have_normal_reciprocal
 from tuner.kernel.held import HELD
@@ -51,6 +52,8 @@ def varying_axes(graph: Graph) -> Mapping[str, Axes]:
     that was repeated those of what it repeats, in whatever kernel both are. Other
     operators give each of their elements a place of its own where all of their
     operands do; else nothing is said of them. An axis of one element is walked, too.
+    Boxes of what is joined may share one walk, and with it all that is computed of
+    equal parts, see `boxes_of`: nothing is said along the axis of a join.
     """
     found = {name: (True,) * len(kind.shape) for name, kind in graph.types.items()}
     for node in graph.nodes:
@@ -59,6 +62,8 @@ def varying_axes(graph: Graph) -> Mapping[str, Axes]:
         is_whole = all(all(found[name]) for name in node.inputs)
         if is_spread:
             found[node.outputs[0]] = _spread(graph, node, found)
+        elif node.op == "concat":
+            found[node.outputs[0]] = _joined(graph, node, found)
         elif not is_whole:
             for name in node.outputs:
                 shape = graph.types[name].shape
@@ -76,6 +81,17 @@ def _spread(graph: Graph, node: Node, known: Mapping[str, Axes]) -> Axes:
             if walked and own[-back] == shape[-back]:
                 found[-back] = True
     return tuple(found)
+
+
+def _joined(graph: Graph, node: Node, known: Mapping[str, Axes]) -> Axes:
+    """The same of operands that lie one behind the other."""
+    at = whole(node.attributes, "axis")
+    walked = [all(each) for each in zip(*(known[n] for n in node.inputs), strict=True)]
+    shape = graph.types[node.outputs[0]].shape
+    return tuple(
+        extent == 1 or (walked[axis] and axis != at)
+        for axis, extent in enumerate(shape)
+    )
 
 
 def computing_operations(

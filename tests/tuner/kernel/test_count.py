@@ -226,6 +226,14 @@ def _repeated(axis: int = 1) -> Graph:
     return b.graph(b.op("reduce_max", other, axes=(0,), keepdims=0))
 
 
+def _twice(axis: int = 1) -> Graph:
+    """Work on the two equal halves of what is joined, done by one walk over both."""
+    b = Builder()
+    x = b.input(64, 96)
+    whole = b.op("concat", x, x, axis=axis)
+    return b.graph(b.op("exp", b.op("tanh", whole)))
+
+
 SEVERAL: Mapping[str, Callable[[], Graph]] = {
     "powers": _powers,
     "lengths": _lengths,
@@ -233,6 +241,8 @@ SEVERAL: Mapping[str, Callable[[], Graph]] = {
     "corrected": _corrected,
     "repeated along rows": _repeated,
     "repeated rows": lambda: _repeated(0),
+    "joined with itself": _twice,
+    "joined rows": lambda: _twice(0),
 }
 
 
