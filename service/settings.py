@@ -62,7 +62,7 @@ class Settings(BaseSettings):
             that an API on the same machine goes first.
         measure_niceness: the same for the process in which it measures: behind an API,
             which answers people, and before preparation of any worker, which disturbs
-            what is timed and may wait.
+            what is timed and may wait; at most that of the worker counts.
         heartbeat_seconds: time between two signs of life of a worker.
         dead_after_seconds: a worker that said nothing for so long is dead.
         memo_entries: how many request bodies the API remembers the key of.

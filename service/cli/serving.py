@@ -197,7 +197,7 @@ def worker(
     from functools import partial
 
     from service.app import configure_logging, run_worker
-    from service.jobs.devices import Foreground, open_in
+    from service.jobs.devices import make_room, open_in
     from service.jobs.planning import queue_of, target_of
 
     given = inputs.settings(device=device, database_url=database_url)
@@ -209,8 +209,9 @@ def worker(
             hint=f"--queue {own}, or auto, which is the queue of the device",
         )
     configure_logging(given)
-    measuring = Foreground(given.measure_niceness)  # from before, see the class
-    os.nice(given.worker_niceness)
+    measuring = make_room(
+        worker_niceness=given.worker_niceness, measure_niceness=given.measure_niceness
+    )
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     output.note(f"fuseplan: tuning on {given.device} (database {location(given)})")

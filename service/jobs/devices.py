@@ -108,6 +108,18 @@ class Foreground:
             self._asked.get()()
 
 
+def make_room(*, worker_niceness: int, measure_niceness: int) -> Foreground:
+    """Let others go before this thread, and what is measured before what it prepares.
+
+    Args:
+        worker_niceness: what is added to that of this thread.
+        measure_niceness: the same for what is measured; at most as much is added.
+    """
+    foreground = Foreground(min(measure_niceness, worker_niceness))
+    os.nice(worker_niceness)
+    return foreground
+
+
 class _Elsewhere:
     """A runner that works, and starts its children, in another thread."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.errors import DeviceBusy
-from service.jobs.devices import MOST_NICE, Foreground, open_in, open_runner
+from service.jobs.devices import MOST_NICE, Foreground, make_room, open_in, open_runner
 from service.jobs.locks import DeviceLock, NameLock
 from service.store import Database, connect
 from tests.service.conftest import NewDatabase
@@ -75,6 +75,27 @@ def test_what_measures_goes_before_what_prepares() -> None:
     worker.join()
     assert found == [min(base + 5, MOST_NICE), min(base + 3, MOST_NICE)]
     assert os.getpriority(os.PRIO_PROCESS, 0) == base
+
+
+@pytest.mark.parametrize(
+    ("worker", "measure", "added"), [(0, 10, (0, 0)), (3, 10, (3, 3)), (5, 2, (5, 2))]
+)
+def test_what_measures_is_never_nicer_than_its_worker(
+    worker: int, measure: int, added: tuple[int, int]
+) -> None:
+    """Also where the worker makes no room for others: preparation would go first."""
+    base = os.getpriority(os.PRIO_PROCESS, 0)
+    found: list[int] = []
+
+    def work() -> None:
+        foreground = make_room(worker_niceness=worker, measure_niceness=measure)
+        found.append(os.getpriority(os.PRIO_PROCESS, 0))
+        found.append(foreground.call(lambda: os.getpriority(os.PRIO_PROCESS, 0)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [min(base + more, MOST_NICE) for more in added]
 
 
 def test_a_core_is_kept_to_while_its_device_is_open() -> None:
