@@ -135,14 +135,6 @@ class _Elsewhere:
     def toolchain(self) -> str:
         return self._thread.call(lambda: self._runner.toolchain)
 
-    @property
-    def pid(self) -> int | None:
-        """Process that measures, the leader of a group, if there is one."""
-        found: int | None = self._thread.call(
-            lambda: getattr(self._runner, "pid", None)
-        )
-        return found
-
     def measure(self, request: MeasureRequest) -> Measurement:
         return self._thread.call(lambda: self._runner.measure(request))
 

@@ -59,16 +59,15 @@ def test_a_core_that_may_not_be_used_is_refused() -> None:
 def test_what_measures_goes_before_what_prepares() -> None:
     """The child has the niceness of the thread from before its worker became nice."""
     base = os.getpriority(os.PRIO_PROCESS, 0)
-    foreground = Foreground(3)
+    foreground, child = Foreground(3), Runner("null")
     found: list[int] = []
 
     def work() -> None:
         os.nice(5)
         found.append(os.getpriority(os.PRIO_PROCESS, 0))
-        with open_in(foreground, "cpu", lambda _: Runner("null")) as runner:
+        with open_in(foreground, "cpu", lambda _: child) as runner:
             assert runner.toolchain
-            pid = runner.pid  # type: ignore[attr-defined]
-            found.append(os.getpriority(os.PRIO_PROCESS, pid))
+            found.append(os.getpriority(os.PRIO_PROCESS, child.pid))
 
     worker = threading.Thread(target=work)
     worker.start()
