@@ -41,6 +41,9 @@ __all__ = ["fleet_url"]  # a fixture
 SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
 CYCLES = 20 if SOAK else 2
 SUBMITTERS, GRAPHS = (1000, 100) if SOAK else (40, 4)
+KINDS = ("sqlite", "postgresql") if SOAK else ("postgresql",)
+"""Databases; in every run a fleet's workers, and the API with the one that runs in it,
+are killed on SQLite by tests of their own."""
 LOOK_SECONDS = SUBMITTERS / 200
 """Between two looks of one submitter: all together they ask 200 times a second."""
 WORKERS = ("null:0", "null:1")
@@ -170,7 +173,7 @@ def check_all(house: House, accepted: set[str]) -> None:
         assert list(retention.faults(session)) == []
 
 
-@pytest.mark.parametrize("fleet_url", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("fleet_url", KINDS, indirect=True)
 def test_whatever_is_killed_nothing_accepted_is_lost(
     fleet_url: str, tmp_path: Path
 ) -> None:
