@@ -21,6 +21,7 @@ from service.jobs.planning import Planner, Prepared, Question
 from service.jobs.submission import body_fingerprint
 from service.store.plans import PlanRevision
 from tuner.errors import InternalError, TunerError
+from tuner.fusion.soundness import UnsoundBound
 from tuner.ir.custom import RuleSet
 
 _REMEMBERED: Final = 4
@@ -105,7 +106,7 @@ def serve(pipe: Connection, reader: Reader) -> None:
         heard: list[warnings.WarningMessage] = []
         try:
             with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always", RuntimeWarning)
+                warnings.simplefilter("always", UnsoundBound)
                 answer, parts = reader.answer(head, data)
         except (MemoryError, RecursionError) as error:
             send(pipe, {"died": type(error).__name__}, ())
