@@ -9,7 +9,6 @@
 #define MOST_PLATFORMS 16
 
 static cl_device_id device;
-static size_t alignment = 1;
 static cl_context context;
 static cl_command_queue queue;
 
@@ -29,9 +28,6 @@ int dev_open(void) {
         fp_fail("OpenCL", "no device was found", code);
         return 1;
     }
-    cl_uint bits = 0;
-    clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
-    alignment = bits > 8 ? bits / 8 : 1;
     context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
     if (check("context", code)) return 1;
     queue = clCreateCommandQueueWithProperties(context, device, NULL, &code);
@@ -53,8 +49,6 @@ int dev_allocate(size_t bytes, void **memory) {
 }
 
 int dev_slice(void *whole, size_t offset, size_t bytes, void **memory) {
-    /* A device may cut memory in larger steps than the plan: then a buffer apart. */
-    if (offset % alignment) return dev_allocate(bytes, memory);
     cl_buffer_region region = {offset, bytes};
     cl_int code;
     *memory = clCreateSubBuffer(whole, CL_MEM_READ_WRITE,
