@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from cost_model.catalog import DEVICES
@@ -31,33 +32,79 @@ _BYTES: Final = {
 """Size of an element; all other types have one byte."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _View:
-    """A body, with the questions that explanations ask of it."""
+    """A body, with the questions that explanations ask of it.
+
+    They are asked of each pair of the parts of two nodes: what needs a walk through
+    the body is found once.
+    """
 
     body: Json
 
+    @cached_property
+    def _nodes(self) -> dict[str, Json]:
+        graphs = (self.body.get(graph, {}) for graph in ("graph", "prepare_graph"))
+        nodes: dict[str, Json] = {}
+        for graph in graphs:
+            for node in graph.get("nodes", ()):
+                nodes.setdefault(node["id"], node)
+        return nodes
+
+    @cached_property
+    def _held(self) -> dict[str, dict[int, Json]]:
+        """Node -> kernels that compute it, by their places in the plan."""
+        held: dict[str, dict[int, Json]] = {}
+        for place, kernel in enumerate(self.body["kernels"]):
+            for id_ in kernel["nodes"]:
+                held.setdefault(id_, {})[place] = kernel
+        return held
+
+    @cached_property
+    def _views(self) -> dict[str, str]:
+        """Node id -> the tensor that it renames, of those that are views."""
+        nodes = self.body["graph"]["nodes"]
+        return {node["id"]: node["inputs"][0] for node in nodes if node["op"] in VIEWS}
+
+    @cached_property
+    def _renamed(self) -> dict[str, str]:
+        """Output of a view -> the tensor that it renames."""
+        nodes = self._nodes
+        return {
+            name: tensor
+            for id_, tensor in self._views.items()
+            for name in nodes[id_]["outputs"]
+        }
+
+    @cached_property
+    def _reads(self) -> dict[str, frozenset[str]]:
+        """Node -> the tensors that it reads, by way of views or not."""
+        return {
+            id_: frozenset(map(self._home, node["inputs"]))
+            for id_, node in self._nodes.items()
+        }
+
+    def _home(self, tensor: str) -> str:
+        """The tensor whose memory another one renames; itself when it is no view."""
+        while tensor in self._renamed:
+            tensor = self._renamed[tensor]
+        return tensor
+
     def node(self, id_: str) -> Json | None:
         """A node of the main graph or of the one that runs once at load."""
-        for graph in ("graph", "prepare_graph"):
-            for node in self.body.get(graph, {}).get("nodes", ()):
-                if node["id"] == id_:
-                    return dict(node)
-        return None
+        return self._nodes.get(id_)
 
     def kernels(self, id_: str) -> list[Json]:
         """Kernels that compute a node; it may be computed more than once."""
-        return [kernel for kernel in self.body["kernels"] if id_ in kernel["nodes"]]
+        return list(self._held.get(id_, {}).values())
 
     def share(self, a: str, b: str) -> bool:
         """Whether some kernel computes both nodes."""
-        return any({a, b} <= set(kernel["nodes"]) for kernel in self.body["kernels"])
+        return not self._held.get(a, {}).keys().isdisjoint(self._held.get(b, {}))
 
     def computed(self, ids: Sequence[str]) -> list[str]:
         """Those that a kernel computes and that are no views; all if none is."""
-        nodes = self.body["graph"]["nodes"]
-        views = {node["id"] for node in nodes if node["op"] in VIEWS}
-        found = [id_ for id_ in ids if id_ not in views and self.kernels(id_)]
+        found = [id_ for id_ in ids if id_ not in self._views and self.kernels(id_)]
         return found or list(ids)
 
     def idle(self, id_: str) -> str:
@@ -74,24 +121,11 @@ class _View:
         return bool(
             first
             and second
-            and any(
-                self.home(name) in one["outputs"]
-                for one, other in ((first, second), (second, first))
-                for name in other["inputs"]
+            and not (
+                self._reads[b].isdisjoint(first["outputs"])
+                and self._reads[a].isdisjoint(second["outputs"])
             )
         )
-
-    def home(self, tensor: str) -> str:
-        """The tensor whose memory another one renames; itself when it is no view."""
-        views = {
-            name: node["inputs"][0]
-            for node in self.body["graph"]["nodes"]
-            if node["op"] in VIEWS
-            for name in node["outputs"]
-        }
-        while tensor in views:
-            tensor = views[tensor]
-        return tensor
 
     def size_bytes(self, tensor: str) -> int:
         """Bytes of a tensor; 0 when the body does not say."""

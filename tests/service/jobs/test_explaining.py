@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -70,6 +71,37 @@ def test_the_closest_parts_are_taken() -> None:
     assert closest(*parts, never, lambda a, _: a == "b") == ("b", "c")
     assert closest(*parts, lambda a, _: a == "b", always) == ("b", "c")
     assert closest(("a",), ("a",), always) == ("a", "a")
+
+
+class Walked(list[dict[str, Any]]):
+    """A list that counts how often somebody walks through it."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The entries, once more."""
+        self.walks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_pair_of_many_parts_takes_few_walks_through_a_plan(tied: bool) -> None:
+    """As few as of two parts, whether two parts are tied, by way of a view, or none."""
+    count = 20
+    nodes = [
+        {"id": f"{end}{n}", "op": "relu", "inputs": ["x"], "outputs": [f"{end}{n}o"]}
+        for end in "ab"
+        for n in range(count)
+    ]
+    view = {"id": "v", "op": "reshape", "inputs": ["a7o"], "outputs": ["vo"]}
+    if tied:
+        nodes[-1]["inputs"] = ["vo"]
+    held = Walked({"name": f"k_{one['id']}", "nodes": [one["id"]]} for one in nodes)
+    walked = Walked([*nodes, view])
+    body = {"graph": {"nodes": walked}, "kernels": held}
+    ends = [[f"{end}{n}" for n in range(count)] for end in "ab"]
+    assert pair(body, *ends) == (("a7", "b19") if tied else ("a0", "b0"))
+    assert walked.walks + held.walks <= 5
 
 
 @pytest.mark.parametrize("fuse", [True, False])
