@@ -230,6 +230,29 @@ def test_a_trial_beyond_all_numbers_is_refused(shared: TestClient, number: int) 
         assert shared.get(place).status_code in {404, 422}, place
 
 
+def test_every_json_body_says_each_name_once(shared: TestClient) -> None:
+    """On every route that takes one, at any depth: 400 with the name."""
+    paths: dict[str, Any] = shared.get("/openapi.json").json()["paths"]
+    asked = 0
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            if "application/json" not in operation.get("requestBody", {}).get(
+                "content", ()
+            ):
+                continue
+            answer = shared.request(
+                method,
+                path,
+                content=b'{"target": [{"n": 1, "n": 2}], "keys": [], "graph": {}}',
+                headers={"Content-Type": "application/json"},
+            )
+            told = answer.json()
+            assert (answer.status_code, told["code"]) == (400, "malformed-body"), path
+            assert "'n' twice" in told["detail"]
+            asked += 1
+    assert asked > 1
+
+
 def test_a_name_is_found_twice_in_one_pass() -> None:
     """However many an object has: to count each alone would take half a minute."""
     names = [*(f'"n{number}":0' for number in range(40_000)), '"n39999":0']
