@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 from service.store.schema import newest_revision
+from tests.conftest import SOAK
 from tests.service.api.test_process import free_port
 
 ROOT = Path(__file__).parents[2]
-SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
 
 
 @pytest.fixture(scope="module")

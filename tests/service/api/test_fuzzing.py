@@ -20,6 +20,7 @@ from cost_model.catalog import DEVICES
 from service.jobs.planning import queue_of
 from service.store import connect, devices
 from service.store.devices import StoredDevice
+from tests.conftest import SOAK
 from tests.service.api.models import graph_onnx
 from tests.service.api.test_process import ROOT, end_of, serving, tune
 
@@ -27,7 +28,6 @@ Json = dict[str, Any]
 Served = tuple[httpx.Client, Path]
 ONNX = {"Content-Type": "application/onnx"}
 FOLDER = Path(__file__).parent
-SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
 LENGTH = (
     ["--max-time", "180"]
     if SOAK

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -18,12 +17,13 @@ from fastapi.testclient import TestClient
 from onnx import TensorProto, helper
 
 from service.app import create_app
+from tests.conftest import SOAK
 from tests.service.api.conftest import settings
 from tests.service.api.models import graph_json, graph_onnx
 
 Json = dict[str, Any]
 
-CHAIN = 30_000 if os.environ.get("FUSEPLAN_SOAK") else 5000
+CHAIN = 30_000 if SOAK else 5000
 """Steps of the longest chain; merging their names costs its square."""
 
 

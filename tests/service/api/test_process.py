@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from service.settings import Settings
+from tests.conftest import SOAK
 from tests.service.api.models import graph_onnx
 from tests.service.api.test_jobs import ENDED, parse
 from tuner.errors import DeviceUnavailable
@@ -23,7 +24,7 @@ from tuner.runtime.runner import Runner
 
 ROOT = Path(__file__).parents[3]
 COMMAND = "from service.cli import main; main()"
-KILLS = 6 if os.environ.get("FUSEPLAN_SOAK") else 2
+KILLS = 6 if SOAK else 2
 
 
 def free_port() -> int:

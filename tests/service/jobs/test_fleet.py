@@ -23,13 +23,13 @@ from service.settings import Settings
 from service.store import Database, connect, devices, events, heartbeats, jobs, plans
 from service.store.devices import StoredDevice
 from service.store.jobs import Job
+from tests.conftest import SOAK
 from tests.service.api.models import graph_onnx
 from tests.service.conftest import NewDatabase
 from tuner.errors import DeviceUnavailable
 
 ROOT = Path(__file__).parents[3]
 COMMAND = "import sys; from service.cli import main; sys.exit(main())"
-SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
 CYCLES = 20 if SOAK else 2
 NAP_SECONDS = 0.1
 PATIENCE_SECONDS = 900.0 if SOAK else 120.0

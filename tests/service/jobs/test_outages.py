@@ -20,6 +20,7 @@ import pytest
 from service.app import prepare
 from service.settings import Settings
 from service.store import Database, connect, jobs, retention
+from tests.conftest import SOAK
 from tests.service.api.models import graph_onnx
 from tests.service.api.test_process import free_port
 from tests.service.conftest import own_server
@@ -38,7 +39,6 @@ from tests.service.jobs.test_fleet import (
 
 __all__ = ["fleet_url"]  # a fixture
 
-SOAK = bool(os.environ.get("FUSEPLAN_SOAK"))
 CYCLES = 20 if SOAK else 2
 SUBMITTERS, GRAPHS = (1000, 100) if SOAK else (40, 4)
 KINDS = ("sqlite", "postgresql") if SOAK else ("postgresql",)

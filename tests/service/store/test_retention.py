@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sqlite3
 import threading
@@ -20,9 +19,10 @@ from service.store import Database, audit, blobs, connect, jobs, plans, retentio
 from service.store.audit import AuditDraft
 from service.store.blobs import BlobRow
 from service.store.retention import Retention
+from tests.conftest import SOAK
 from tests.service.store import samples
 
-TURNS = 200 if os.environ.get("FUSEPLAN_SOAK") else 12
+TURNS = 200 if SOAK else 12
 EVIDENCE: tuple[plans.Evidence, ...] = ("analytic", "compiled", "measured")
 
 

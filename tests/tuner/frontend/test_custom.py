@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
+from tests.conftest import SOAK
 from tuner.errors import InvalidModel, InvalidOption, UnsupportedModel
 from tuner.frontend.custom import PRIMITIVES
 from tuner.frontend.onnx import read_onnx
@@ -331,7 +331,7 @@ def test_damaged_rule_files_are_told_or_read() -> None:
     rng = random.Random(1)
     letters = "abx0 1.-+*/()[]{}=,\"'\n#_:<>é\x00"
     told: list[InvalidOption] = []
-    for _ in range(3000 if os.environ.get("FUSEPLAN_SOAK") else 300):
+    for _ in range(3000 if SOAK else 300):
         text = list(RULES)
         for _ in range(rng.randint(1, 3)):
             place = rng.randrange(len(text))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import os
 import random
 from collections.abc import Callable, Sequence
 
 import pytest
 
+from tests.conftest import SOAK
 from tests.tuner.fusion.enumerator import legal_kernels
 from tests.tuner.fusion.random_graphs import Builder, random_graph
 from tuner.errors import ConstraintsUnsatisfiable
@@ -162,7 +162,7 @@ def _walled(seed: int) -> Graph:
     return b.build([n for n in made if n not in read and n not in b.inputs])
 
 
-GRAPHS = 300 if os.environ.get("FUSEPLAN_SOAK") else 40
+GRAPHS = 300 if SOAK else 40
 
 
 def test_capped_plans_against_a_search_over_all_plans() -> None:
