@@ -219,8 +219,8 @@ def test_a_silent_service_costs_one_budget() -> None:
         address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         with Client(address, lookup_budget_seconds=0.3) as client:
             started = time.monotonic()
-            found = [client.lookup(f"{i:064x}") for i in range(20)]
-            assert time.monotonic() - started < 2.0
+            found = [client.lookup(f"{i:064x}") for i in range(100)]
+            assert time.monotonic() - started < 10.0  # each by itself would take 30
     assert all(isinstance(one, Miss) and one.error for one in found)
 
 
@@ -373,15 +373,15 @@ def test_a_dripping_answer_costs_one_budget(part: str) -> None:
         async with AsyncClient(address, lookup_budget_seconds=0.4) as client:
             return list(await asyncio.gather(*(client.lookup(k) for k in keys)))
 
-    keys = [f"{number:064x}" for number in range(3)]
-    whole = http(b"{}" + b" " * 100)
+    keys = [f"{number:064x}" for number in range(30)]
+    whole = http(b"{}" + b" " * 300)
     drips = whole if part == "head" else whole[whole.index(b"{") :]
     slow = [whole.removesuffix(drips), *(bytes([one]) for one in drips)]
     with saying(*slow, pause_seconds=0.05) as address:
         started = time.monotonic()
         with Client(address, lookup_budget_seconds=0.4) as client:
             found: list[object] = [client.lookup(key) for key in keys]
-            assert time.monotonic() - started < 0.8
+            assert time.monotonic() - started < 5.0  # or 12, and each answer takes 15
         started = time.monotonic()
         found += asyncio.run(ask(address))
         assert time.monotonic() - started < 5.0

@@ -65,7 +65,6 @@ def test_an_equal_submission_is_answered_from_the_store(client: TestClient) -> N
     assert second.content == first.content
     assert first.headers["Fuseplan-Cache"] == "miss"
     assert second.headers["Fuseplan-Cache"] == "hit"
-    assert second.elapsed.total_seconds() < 0.5
 
 
 def test_renamed_and_json_forms_have_one_key(client: TestClient) -> None:
