@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from service.api.context import ContextDep
@@ -40,7 +40,8 @@ class LookupBody(BaseModel):
         },
     )
 
-    keys: list[Sha256]
+    # One wrong key is told: an error for each of millions would fill the memory.
+    keys: Annotated[list[Sha256], Field(fail_fast=True)]
     evidence: Evidence = "analytic"
 
 

@@ -41,7 +41,7 @@ def test_many_keys_are_looked_up_at_once(client: TestClient) -> None:
 
 
 def test_a_lookup_has_a_limit(client: TestClient) -> None:
-    """A thousand keys are answered, one more is refused; no keys are no fault."""
+    """A thousand keys are answered, one more is refused, as is a wrong one, the first."""
     keys = [f"{number:064x}" for number in range(1001)]
     full = client.post("/v1/plans:lookup", json={"keys": keys[:1000]})
     over = client.post("/v1/plans:lookup", json={"keys": keys})
@@ -58,6 +58,9 @@ def test_a_lookup_has_a_limit(client: TestClient) -> None:
     assert "'keys' twice" in twice.json()["detail"]
     assert empty.json() == {"found": [], "missing": []}
     assert wrong.status_code == 422
+    many = client.post("/v1/plans:lookup", json={"keys": [*keys, *["x"] * 5000]})
+    assert (many.status_code, many.json()["where"]) == (422, "body.keys.1001")
+    assert len(many.json()["errors"]) == 1
 
 
 def as_of_another_toolchain(folder: Path, key: str) -> str:
