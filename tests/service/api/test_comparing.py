@@ -41,7 +41,7 @@ def test_many_keys_are_looked_up_at_once(client: TestClient) -> None:
 
 
 def test_a_lookup_has_a_limit(client: TestClient) -> None:
-    """A thousand keys are answered, one more is refused, as is a wrong one, the first."""
+    """A thousand keys are answered, one more is refused; of wrong ones one is told."""
     keys = [f"{number:064x}" for number in range(1001)]
     full = client.post("/v1/plans:lookup", json={"keys": keys[:1000]})
     over = client.post("/v1/plans:lookup", json={"keys": keys})
