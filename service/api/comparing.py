@@ -17,6 +17,7 @@ from service.api.queries import distinct_names
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
 from service.errors import ModelNotStored, PlanNotFound, TooManyKeys
 from service.jobs import explaining
+from service.jobs.options import Closed
 from service.jobs.planning import Question
 from service.jobs.solving import solve_other
 from service.store import blobs, jobs, plans
@@ -30,7 +31,7 @@ Reason = Literal[
 ]
 
 
-class LookupBody(BaseModel):
+class LookupBody(Closed):
     """Keys to look up, and the least evidence that will do."""
 
     model_config = ConfigDict(

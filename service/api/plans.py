@@ -33,7 +33,7 @@ from service.errors import (
     UnsupportedMediaType,
     problems,
 )
-from service.jobs.options import RepeatedName, decoded, read_options
+from service.jobs.options import Closed, RepeatedName, decoded, read_options
 from service.jobs.planning import Question
 from service.jobs.submission import Answer, Ask
 from service.settings import Settings
@@ -74,7 +74,7 @@ _TARGETS: Final = WithJsonSchema(
 )
 
 
-class AskBody(BaseModel):
+class AskBody(Closed):
     """What a request says besides the model."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -83,7 +83,7 @@ class AskBody(BaseModel):
     mode: Mode = "analytic"
     budget_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     budget_trials: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default={})
     title: Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")] = ""
     priority: Annotated[int, Field(ge=1, le=1000)] = NORMAL_PRIORITY
     cache: Annotated[Cache, Field(description=_CACHE)] = "warm"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tuner.errors import InvalidOption
 from tuner.plan import Options, Pin
@@ -17,7 +17,25 @@ _MAX_PINS: Final = 1000
 _MAX_SHAPES: Final = 1000
 
 
-class PinOption(BaseModel):
+class Closed(BaseModel):
+    """An object with known names alone, of whose others the first is told.
+
+    An error for each of millions would fill the memory.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_unknown(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        known = cls.model_fields
+        first = next((name for name in given if name not in known), None)
+        return {n: value for n, value in given.items() if n in known or n == first}
+
+
+class PinOption(Closed):
     """A wish that two nodes share a kernel, or do not."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -26,7 +44,7 @@ class PinOption(BaseModel):
     nodes: Annotated[list[str], Field(min_length=2, max_length=2)]
 
 
-class PlanOptions(BaseModel):
+class PlanOptions(Closed):
     """What may be asked of a plan; all of it is part of the plan key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -39,10 +57,10 @@ class PlanOptions(BaseModel):
         default=None, description="by default `reference` for `ideal`, else `full`"
     )
     memory_cap_bytes: Annotated[int, Field(gt=0)] | None = None
-    pins: Annotated[list[PinOption], Field(max_length=_MAX_PINS)] = []
+    pins: Annotated[list[PinOption], Field(max_length=_MAX_PINS, fail_fast=True)] = []
     shapes: Annotated[
         dict[str, Annotated[int, Field(ge=1, le=2**40)]],
-        Field(max_length=_MAX_SHAPES),
+        Field(max_length=_MAX_SHAPES, fail_fast=True),
     ] = {}
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from pydantic import ValidationError
 
 from service.api.queries import distinct_names
 from service.app import ROUTERS
 from service.errors import MalformedBody
-from service.jobs.options import RepeatedName, decoded
+from service.jobs.options import PlanOptions, RepeatedName, decoded
 from tests.service.api.models import graph_json, graph_onnx
 
 ONNX = {"Content-Type": "application/onnx"}
@@ -251,6 +252,39 @@ def test_every_json_body_says_each_name_once(shared: TestClient) -> None:
             assert "'n' twice" in told["detail"]
             asked += 1
     assert asked > 1
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"),
+    [
+        ("/v1/plans", lambda many: {"graph": {}, "target": "cpu", **many}),
+        ("/v1/plans:lookup", lambda many: {"keys": [], **many}),
+    ],
+)
+def test_of_unknown_names_the_first_is_told(
+    shared: TestClient, path: str, inside: Callable[[dict[str, int]], dict[str, Any]]
+) -> None:
+    """A body may have millions of them, and an answer need not."""
+    many = {f"colour{number}": 1 for number in range(1000)}
+    answer = shared.post(path, json=inside(many))
+    assert answer.status_code == 422
+    told = [one["where"].rpartition(".")[2] for one in answer.json()["errors"]]
+    assert told == ["colour0"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {f"colour{number}": 1 for number in range(1000)},
+        {"pins": [{}] * 5000},
+        {"shapes": dict.fromkeys(map(str, range(5000)), "1")},
+    ],
+)
+def test_wrong_options_are_few_errors(given: dict[str, Any]) -> None:
+    """However many are wrong, no more are listed than may be given."""
+    with pytest.raises(ValidationError) as found:
+        PlanOptions.model_validate(given)
+    assert found.value.error_count() <= 1001
 
 
 def test_a_name_is_found_twice_in_one_pass() -> None:
