@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import InvalidModel
-from tuner.plan import Schedule
+from tuner.plan import PRICE_REVISION, Schedule
 
 Floats = npt.NDArray[np.float64]
 SCHEMA: Final = "fuseplan.experience/1"
@@ -187,9 +187,14 @@ class Experience:
 
 
 def write(experiences: Mapping[str, Experience]) -> str:
-    """Experiences by kind of device, as the text of a file."""
+    """Experiences by kind of device, as the text of a file.
+
+    What is learned corrects the prices of this version; those of another are corrected
+    in vain, so the text says which they are.
+    """
     told = {kind: one.to_json() for kind, one in sorted(experiences.items())}
-    return json.dumps({"schema": SCHEMA, "devices": told}, indent=1) + "\n"
+    head = {"schema": SCHEMA, "prices": PRICE_REVISION}
+    return json.dumps({**head, "devices": told}, indent=1) + "\n"
 
 
 def read(text: str) -> dict[str, Experience]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from importlib.resources import files
 from itertools import product
 
 import pytest
 
 from tuner.errors import InvalidModel
-from tuner.plan import Schedule
+from tuner.plan import PRICE_REVISION, Schedule
 from tuner.search import experience
 from tuner.search.experience import Experience, Lesson, shipped
 
@@ -97,6 +99,12 @@ def test_what_was_learned_survives_its_file() -> None:
     assert experience.read(experience.write(known)) == known
     with pytest.raises(InvalidModel, match="experience/1"):
         experience.read('{"schema": "other"}')
+
+
+def test_what_is_shipped_corrects_the_prices_of_this_version() -> None:
+    """A change of prices asks for `python -m benchmarks.search_quality learn`."""
+    text = files("tuner.search").joinpath(experience.FILE).read_text()
+    assert json.loads(text)["prices"] == PRICE_REVISION
 
 
 def test_what_is_shipped_can_be_read() -> None:
