@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tuner.fusion.legality import Refusal, Rules
-from tuner.fusion.traffic import Known, traffic
+from tuner.fusion.traffic import traffic
 from tuner.fusion.units import (
     LIGHT,
     MANY_READERS,
@@ -193,7 +193,6 @@ class Space:
         self._found: dict[int, Candidates] = {}
         self._zones: dict[tuple[int, ...], tuple[Zone, ...]] = {}
         self._moved: dict[tuple[int, int], int] = {}
-        self._followed: Known = {}
         self._sums: dict[int, _Sums] = {}
         self._looked: dict[int, _Looked] = {}
         self.units = self._make_units()
@@ -524,7 +523,7 @@ class Space:
             counted = self.view.read_bytes(kept)
             if counted is None:
                 region = self.view.region(kept, outputs)
-                moved = traffic(self.view.graph, region, self._followed)
+                moved = traffic(self.view.graph, region, self.rules.known)
                 counted = sum(moved.reads.values())
             self._moved[key] = counted
         return self._moved[key]

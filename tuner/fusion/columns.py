@@ -13,7 +13,7 @@ from tuner.fusion.effort import PRICE_STEPS, Effort
 from tuner.fusion.legality import Refusal, Rules
 from tuner.fusion.linear import Numbers
 from tuner.fusion.pieces import Priced
-from tuner.fusion.traffic import Known, traffic
+from tuner.fusion.traffic import traffic
 from tuner.fusion.view import bits, joined
 from tuner.ir.graph import Region
 from tuner.ir.types import TensorType
@@ -86,7 +86,6 @@ class Book:
         self._kinds: dict[tuple[int, int, Family], int] = {}
         self._numbers: dict[object, int] = {}
         self._moved: dict[tuple[int, int], int] = {}
-        self._followed: Known = {}
 
     def region(self, mask: int, outputs: int) -> Region:
         """The region of a kernel."""
@@ -113,7 +112,7 @@ class Book:
         found = self._moved.get(key)
         if found is None:
             graph = self.rules.view.graph
-            found = traffic(graph, self.region(*key), self._followed).total_bytes
+            found = traffic(graph, self.region(*key), self.rules.known).total_bytes
             self._moved[key] = found
         return found
 

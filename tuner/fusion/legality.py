@@ -24,6 +24,7 @@ from tuner.fusion.contraction import (
 from tuner.fusion.library import is_kept, library_fault
 from tuner.fusion.merged import merged_fault, merged_library_fault
 from tuner.fusion.rows import ROW_LIMIT, RowFaults
+from tuner.fusion.traffic import Known
 from tuner.fusion.view import View, bits
 from tuner.ir.graph import Graph, Node, Region
 from tuner.ir.ops import Pattern
@@ -139,6 +140,8 @@ class Rules:
         self.view = view
         self.profile = profile
         self.limits = limits
+        self.known = Known()
+        """What whole results need of operands, for all who count bytes."""
         self._families: dict[int, Family | Refusal] = {}
         longest = ROW_LIMIT if profile == "reference" else None
         self._rows = RowFaults(view, longest)

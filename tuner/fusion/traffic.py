@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from tuner.ir.ops import OPS, Pattern
 BoolArray = npt.NDArray[np.bool_]
 Wanted = Literal[True] | BoolArray
 """Which elements of a tensor are needed: all of them, or those marked."""
+KNOWN_BYTES: Final = 64 << 20
+"""So much is remembered of which elements whole results need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +41,59 @@ class Traffic:
         return sum(self.reads.values()) + sum(self.writes.values())
 
 
-Known = dict[str, tuple[tuple[str, BoolArray], ...]]
-"""By node, which elements of its operands all of its result needs."""
+Part = tuple[str, Wanted]
+"""An operand and which of its elements are needed."""
+
+
+class Known:
+    """Which elements of its operands all of a node's result needs, by node.
+
+    A mark takes one bit, and equal marks are kept once: the slices of all layers of a
+    model are often the same. What no longer fits is worked out again.
+    """
+
+    def __init__(self, limit_bytes: int = KNOWN_BYTES) -> None:
+        """Start empty."""
+        self.bytes = 0
+        self._limit_bytes = limit_bytes
+        self._found: dict[str, tuple[tuple[str, bytes | None], ...]] = {}
+        self._marks: dict[bytes, bytes] = {}
+
+    def __len__(self) -> int:
+        """Nodes of which it is remembered."""
+        return len(self._found)
+
+    def get(self, graph: Graph, node: str) -> tuple[Part, ...] | None:
+        """What is remembered of a node; None if nothing."""
+        found = self._found.get(node)
+        if found is None:
+            return None
+        return tuple(
+            (name, marks is None or _unpacked(marks, graph.types[name].static_shape))
+            for name, marks in found
+        )
+
+    def add(self, node: str, parts: Sequence[Part]) -> None:
+        """Remember what a node needs where there is room for it."""
+        packed = [
+            (name, None if part is True else np.packbits(part).tobytes())
+            for name, part in parts
+        ]
+        fresh = {marks for _, marks in packed if marks is not None} - self._marks.keys()
+        size = sum(map(len, fresh))
+        if self.bytes + size > self._limit_bytes:
+            return
+        self.bytes += size
+        self._marks.update((marks, marks) for marks in fresh)
+        self._found[node] = tuple(
+            (name, None if marks is None else self._marks[marks])
+            for name, marks in packed
+        )
+
+
+def _unpacked(marks: bytes, shape: tuple[int, ...]) -> BoolArray:
+    flags = np.unpackbits(np.frombuffer(marks, np.uint8), count=math.prod(shape))
+    return flags.view(np.bool_).reshape(shape)
 
 
 def traffic(graph: Graph, region: Region, known: Known | None = None) -> Traffic:
@@ -56,7 +109,7 @@ def traffic(graph: Graph, region: Region, known: Known | None = None) -> Traffic
     """
     nodes = [graph.by_name[name] for name in region.nodes]
     writes = {name: graph.types[name].bytes for name in region.outputs}
-    counts = _counts(graph, nodes, region.outputs, {} if known is None else known)
+    counts = _counts(graph, nodes, region.outputs, Known() if known is None else known)
     made = {out for node in nodes for out in node.outputs}
     reads: dict[str, int] = {}
     for name, count in counts.items():
@@ -185,18 +238,17 @@ class _Demand:
             self._follow(node, names, wanted)
 
     def _follow(self, node: Node, names: Sequence[str], wanted: Wanted) -> None:
-        if wanted is not True:
+        found = self.known.get(self.graph, node.name) if wanted is True else None
+        if found is None:
             found = self._followed(node, names, wanted)
-        elif node.name in self.known:
-            found = self.known[node.name]
-        else:
-            found = self.known[node.name] = self._followed(node, names, wanted)
+            if wanted is True:
+                self.known.add(node.name, found)
         for name, part in found:
             self.want(name, part)
 
     def _followed(
         self, node: Node, names: Sequence[str], wanted: Wanted
-    ) -> tuple[tuple[str, BoolArray], ...]:
+    ) -> tuple[Part, ...]:
         """Operands of which something is needed, and what."""
         codes, start = [], 0
         for name in names:
@@ -207,11 +259,13 @@ class _Demand:
         chosen = moved.ravel() if wanted is True else moved[wanted]
         hit = np.zeros(start, dtype=np.bool_)
         hit[chosen[chosen >= 0]] = True
-        found, start = [], 0
+        found: list[Part] = []
+        start = 0
         for name in names:
             part = hit[start : start + self._elements(name)]
             if part.any():
-                found.append((name, part.reshape(self._shape(name))))
+                is_whole = bool(part.all())
+                found.append((name, is_whole or part.reshape(self._shape(name))))
             start += self._elements(name)
         return tuple(found)
 
