@@ -28,8 +28,13 @@ Source: the metric of the fusion patterns, which `tuner.fusion.traffic` counts.
 """
 
 
-KNOWN_BITS: Final = 2048
-"""Positions in masks up to so many bits are remembered."""
+KNOWN_BITS: Final = 256
+"""Positions in masks up to so many bits are remembered: a word each, as the numbers
+themselves are shared."""
+KNOWN_FAR_BITS: Final = 2048
+"""The same of longer masks in which few are set."""
+KNOWN_FEW: Final = 64
+"""So many of a longer mask are few. What is remembered stays below 64 MiB so."""
 SHORT_MASK: Final = 64
 """Masks up to so many bits are taken apart where they are; longer ones are cut first,
 since each step costs the whole length of a mask, and most are short but far up."""
@@ -47,7 +52,10 @@ _FLAGS: Final = bytes(code == ord("1") for code in range(256))
 
 def bits(mask: int) -> Iterator[int]:
     """Positions of the bits that are set, lowest first."""
-    if mask.bit_length() <= KNOWN_BITS:
+    length = mask.bit_length()
+    if length <= KNOWN_BITS or (
+        length <= KNOWN_FAR_BITS and mask.bit_count() <= KNOWN_FEW
+    ):
         return iter(_known_bits(mask))
     return _bits(mask)
 
