@@ -128,14 +128,14 @@ class Executor:
         What a step was given is what others have made, not what lies in memory by then.
         """
         self.load(feeds)
-        values = {self._home(name): array for name, array in feeds.items()}
+        values = {self.home(name): array for name, array in feeds.items()}
         for step, call in zip(self._program.steps, self._steps, strict=True):
             call()
             self._backend.synchronise()
             names = (*step.graph.inputs, *step.graph.weights)
             given = {name: self._given(step, name, values) for name in names}
             made = {n: self._output(step.tensor(n)) for n in step.graph.outputs}
-            values |= {self._home(step.tensor(n)): made[n] for n in made}
+            values |= {self.home(step.tensor(n)): made[n] for n in made}
             yield step, given, made
 
     def _given(self, step: Step, name: str, values: Mapping[str, Array]) -> Array:
@@ -143,7 +143,7 @@ class Executor:
         if self._is_known(tensor):
             return self._known(step, name)
         shape = step.graph.types[name].static_shape
-        return values[self._home(tensor)].reshape(shape)
+        return values[self.home(tensor)].reshape(shape)
 
     def time(self, repeats: int = 15, budget_seconds: float = 5.0) -> Measurement:
         """Time whole runs on the inputs that were loaded last."""
@@ -161,7 +161,8 @@ class Executor:
             for step, call in zip(self._program.steps, self._steps, strict=True)
         }
 
-    def _home(self, name: str) -> str:
+    def home(self, name: str) -> str:
+        """The tensor in whose memory a tensor of the program lies."""
         aliases = self._program.memory.aliases
         while name in aliases:
             name = aliases[name]
@@ -174,14 +175,14 @@ class Executor:
             if place not in self._slices:
                 self._slices[place] = self._backend.slice(self._arena, *place)
             self._memories[buffer.tensor] = self._slices[place]
-        for name in (*program.inputs, *map(self._home, program.outputs)):
+        for name in (*program.inputs, *map(self.home, program.outputs)):
             if name not in self._fixed and name not in self._memories:
                 size_bytes = program.types[name].bytes
                 self._memories[name] = self._backend.allocate(size_bytes)
 
     def _memory(self, name: str) -> Memory:
         """Where a tensor lives; values known at load are put there on first use."""
-        home = self._home(name)
+        home = self.home(name)
         if home not in self._memories:
             if name in self._fixed:
                 home = name
@@ -214,22 +215,22 @@ class Executor:
         )
 
     def _is_known(self, name: str) -> bool:
-        return name in self._fixed or self._home(name) in self._fixed
+        return name in self._fixed or self.home(name) in self._fixed
 
     def _known(self, step: Step, name: str) -> Array:
         tensor = step.tensor(name)
         array = self._fixed.get(tensor)
         if array is None:
-            array = self._fixed[self._home(tensor)]
+            array = self._fixed[self.home(tensor)]
         return array.reshape(step.graph.types[name].static_shape)
 
     def _output(self, name: str) -> Array:
         kind = self._program.types[name]
         if self._is_known(name):
-            array = self._fixed.get(name, self._fixed.get(self._home(name)))
+            array = self._fixed.get(name, self._fixed.get(self.home(name)))
             return np.array(array).reshape(kind.static_shape)
         result = np.empty(kind.static_shape, kind.dtype.numpy)
-        self._backend.read(self._memories[self._home(name)], result)
+        self._backend.read(self._memories[self.home(name)], result)
         return result
 
 

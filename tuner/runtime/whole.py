@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -217,7 +218,6 @@ def verify(
     """Compare a program's outputs with the reference model's on every feed."""
     worst = Verdict()
     program = request.programs[name]
-    types = {tensor: program.types[tensor].dtype for tensor in program.outputs}
     for feed, truth in zip(request.feeds, expected, strict=True):
         outputs = executor.run(feed)
         pairs = {
@@ -230,7 +230,9 @@ def verify(
         found = [compare(program, tensor, *pair) for tensor, pair in pairs.items()]
         reason = next((verdict.reason for verdict in found if verdict.reason), "")
         if reason and jumps.has_jumps(program) and _are_alike(pairs):
-            reason = jumps.why_wrong(executor, feed, pairs, types)
+            reasons = {t: v.reason for t, v in zip(pairs, found, strict=True)}
+            bound = partial(_bound, program)
+            reason = jumps.why_wrong(executor, program, feed, pairs, reasons, bound)
         if reason:
             raise VerificationFailed(f"program {name}", reason)
         worst = Verdict(

@@ -10,19 +10,26 @@ import onnx
 import pytest
 
 from tests.tuner.frontend.models import model, node, value
+from tests.tuner.runtime.graphs import graph_of, tensor
 from tuner.execution import whole_request
 from tuner.ir.types import DType
 from tuner.model import load
 from tuner.pipeline import make_plan
 from tuner.plan import Options
-from tuner.runtime.jumps import NEAR, distance, has_jumps
+from tuner.runtime.jumps import NEAR, Doubt, distance, has_jumps
+from tuner.runtime.requests import Step
 from tuner.runtime.verification import EPSILON, MODEL_EPSILONS
 from tuner.runtime.whole import Programs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from tuner.plan import Measurement
     from tuner.runtime.opencl import OpenCLBackend
     from tuner.runtime.requests import PlanRequest
+
+    Nodes = list[tuple[str, str, list[str], Mapping[str, Any]]]
 
 SHAPE = (2, 3, 12, 12)
 
@@ -113,6 +120,84 @@ def test_models_without_jumps_are_compared_as_ever(opencl: OpenCLBackend) -> Non
     other = model([node("Softsign", "x", "y")], [value("x", (4, 90))], "y")
     found = judged(opencl, replace(request, reference=other.SerializeToString()))
     assert "error" in found.message
+
+
+def masked(gain: float, threshold: float) -> bytes:
+    """GELU by the error function, and a mask by the size of sums."""
+    rng = np.random.default_rng(1)
+    constants = {
+        "w": rng.standard_normal((16, 16)).astype(np.float32),
+        "half": np.float32(0.5 * gain),
+        "root": np.float32(2**-0.5),
+        "one": np.float32(1.0),
+        "none": np.float32(0.0),
+        "limit": np.float32(threshold),
+    }
+    nodes = [
+        node("MatMul", "x w", "s"),
+        node("Mul", "s root", "a"),
+        node("Erf", "a", "e"),
+        node("Add", "e one", "f"),
+        node("Mul", "s f", "g"),
+        node("Mul", "g half", "h"),
+        node("Greater", "s limit", "m"),
+        node("Where", "m h none", "y"),
+    ]
+    made = model(nodes, [value("x", (4, 16))], "y", constants)
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def test_a_mask_excuses_no_wrong_formula(opencl: OpenCLBackend) -> None:
+    """0.9 % are an error, not a step, where no sum is within rounding of the limit."""
+    request = asked(masked(1.0, 0.1))
+    assert has_jumps(request.programs["plan"])
+    assert judged(opencl, request).message == ""
+    other = replace(request, reference=masked(1.009, 0.1))
+    assert "error" in judged(opencl, other).message
+
+
+def drawn(nodes: Nodes, values: dict[str, list[float]]) -> set[str]:
+    """Which tensors of a program of one step a last bit may have moved."""
+    arrays = {name: np.array(v, np.float32) for name, v in values.items()}
+    kinds = {name: tensor(*array.shape) for name, array in arrays.items()}
+    graph = graph_of(nodes, kinds, [n[0] for n in nodes])
+    doubt = Doubt(home=str, bound=lambda dtype: 64 * EPSILON[dtype], exact={"limit"})
+    doubt.follow(Step(name="s", graph=graph), arrays)
+    return doubt.unsure
+
+
+@pytest.mark.parametrize(
+    ("op", "near", "far"),
+    [
+        ("rint", 1.500001, 1.2),
+        ("floor", 2.000001, 2.4),
+        ("ceil", 1.999999, 2.4),
+        ("sign", 1e-7, 0.5),
+    ],
+)
+def test_a_step_is_unsure_within_rounding_alone(
+    op: str, near: float, far: float
+) -> None:
+    """And with it whatever depends on it; nothing else is."""
+    nodes: Nodes = [
+        ("o", op, ["x"], {}),
+        ("p", "exp", ["o"], {}),
+        ("q", "exp", ["x"], {}),
+    ]
+    assert drawn(nodes, {"x": [near, far]}) == {"o", "p"}
+    assert drawn(nodes, {"x": [far, far]}) == set()
+    assert drawn(nodes, {"x": [1.0, 2.0]}) == set()  # whole numbers
+
+
+def test_a_comparison_is_unsure_within_rounding_alone() -> None:
+    """Where one side is no given value; the greatest value says how far rounding is."""
+    nodes: Nodes = [("o", "greater", ["x", "limit"], {})]
+    assert drawn(nodes, {"x": [0.300001, 0.5], "limit": [0.3, 0.3]}) == {"o"}
+    assert drawn(nodes, {"x": [0.31, 0.5], "limit": [0.3, 0.3]}) == set()
+    assert drawn(nodes, {"x": [0.31, 5e3], "limit": [0.3, 0.3]}) == {"o"}
+    given: Nodes = [("o", "greater", ["limit", "limit"], {})]
+    assert drawn(given, {"limit": [0.3, 0.3]}) == set()
 
 
 @pytest.mark.parametrize(
