@@ -204,7 +204,9 @@ def _fan_in(graph: Graph) -> dict[str, int]:
     found: dict[str, int] = {}
     for node in reversed(graph.nodes):
         if node.op in _THROUGH and node.outputs[0] in found:
-            found[node.inputs[0]] = found[node.outputs[0]]
+            count = found[node.outputs[0]]
+            parts = node.inputs[1:] if node.op == "where" else node.inputs
+            found |= {name: max(found.get(name, 1), count) for name in parts}
         if node.op in _PRODUCTS:
             name = node.inputs[1]
             shape = graph.types[name].static_shape

@@ -115,6 +115,32 @@ def test_a_chain_of_products_may_keep_its_size() -> None:
     np.testing.assert_array_equal(feeds["i"], plain["i"])
 
 
+def test_every_part_of_a_second_operand_is_divided() -> None:
+    """Of weights behind a choice or a join, each; the choice itself stays as it is."""
+    kinds = {
+        "x": tensor(8, 64),
+        "m": tensor(64, 4, dtype=DType.BOOL),
+        "v": tensor(64, 4),
+        "w": tensor(64, 4),
+        "u": tensor(64, 4),
+    }
+    graph = graph_of(
+        [
+            ("c", "where", ["m", "v", "w"], {}),
+            ("j", "concat", ["c", "u"], {"axis": 1}),
+            ("o", "matmul", ["x", "j"], {}),
+        ],
+        kinds,
+        ["o"],
+    )
+    feeds = make_feeds(graph, 0, variant=Variant(by_fan_in=True))
+    plain = make_feeds(graph, 0)
+    for name in ("u", "v", "w"):
+        np.testing.assert_allclose(feeds[name] * 8, plain[name], rtol=1e-5)
+    for name in ("x", "m"):
+        np.testing.assert_array_equal(feeds[name], plain[name])
+
+
 def test_bf16_is_stored_as_bits() -> None:
     """bf16 inputs are bit patterns of ordinary numbers."""
     graph = graph_of(
