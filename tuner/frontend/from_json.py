@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -32,17 +33,51 @@ def decode(source: str | bytes | Mapping[str, Json]) -> Mapping[str, Json]:
     """The JSON document as Python values.
 
     Raises:
-        InvalidModel: the text is not JSON, or not an object.
+        InvalidModel: the text is not JSON, or not an object, or an object in it has a
+            name twice (RFC 8259, 4), of whose values one would be lost unsaid.
     """
     if isinstance(source, Mapping):
         return source
+    repeating: list[tuple[Json, list[tuple[str, Json]]]] = []
+
+    def keep(pairs: list[tuple[str, Json]]) -> Json:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            # Objects come from the inside out: the last one is in none that lost it.
+            repeating[:] = [(found, pairs)]
+        return found
+
     try:
-        document = json.loads(source)
+        document = json.loads(source, object_pairs_hook=keep)
     except (ValueError, RecursionError) as error:
         raise InvalidModel("$", f"is not JSON: {error}") from error
+    for part, pairs in repeating:
+        times = Counter(name for name, _ in pairs)
+        twice = next(name for name in times if times[name] > 1)
+        raise InvalidModel(
+            _path_of(part, document),
+            f"has the name {twice!r} twice",
+            hint="give each name of an object once",
+        )
     if not isinstance(document, dict):
         raise _wrong("$", "an object", document)
     return document
+
+
+def _path_of(wanted: Json, document: Json) -> str:
+    """Where in a document an object of it is."""
+    left = [("$", document)]
+    while left:
+        path, value = left.pop()
+        if value is wanted:
+            return path
+        parts: Iterable[tuple[str, Json]] = ()
+        if isinstance(value, dict):
+            parts = ((f".{name}", part) for name, part in value.items())
+        elif isinstance(value, list):
+            parts = ((f"[{i}]", part) for i, part in enumerate(value))
+        left += [(path + at, one) for at, one in parts if isinstance(one, dict | list)]
+    return "$"
 
 
 def to_onnx(document: Mapping[str, Json]) -> bytes:

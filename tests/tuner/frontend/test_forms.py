@@ -314,6 +314,21 @@ class TestJson:
         with pytest.raises(InvalidModel):
             read_json(text)
 
+    @pytest.mark.parametrize(
+        ("text", "where", "name"),
+        [
+            ('{"nodes": [], "nodes": []}', "$", "nodes"),
+            ('{"nodes": [1, {"op": "Exp", "op": "Log"}]}', "$.nodes[1]", "op"),
+            ('{"nodes": [{"a": {"k": 1, "k": 1}}]}', "$.nodes[0].a", "k"),
+            ('{"a": {"k": 1, "k": 2}, "a": 3}', "$", "a"),
+        ],
+    )
+    def test_a_name_that_is_there_twice(self, text: str, where: str, name: str) -> None:
+        """One of its values would be lost; the error says which object, which name."""
+        with pytest.raises(InvalidModel, match=f"has the name '{name}' twice") as error:
+            read_json(text)
+        assert error.value.where == where
+
     def test_subgraphs_have_no_json_form(self) -> None:
         """The error names the attribute."""
         branch = onnx.helper.make_graph(
