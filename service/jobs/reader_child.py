@@ -7,6 +7,7 @@ whatever a model does to this process, its parent loads no object of it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import sys
@@ -150,7 +151,10 @@ def main(arguments: list[str]) -> None:
     pipe = Connection(int(arguments[0]))
     limit_memory(int(arguments[1]))
     rules = RuleSet.from_json(json.loads(arguments[3]))
-    serve(pipe, Reader(Planner(plan_seconds=float(arguments[2]), rules=rules)))
+    reader = Reader(Planner(plan_seconds=float(arguments[2]), rules=rules))
+    # What fails here is the pipe: a parent that was killed waits for no answer.
+    with contextlib.suppress(OSError):
+        serve(pipe, reader)
 
 
 if __name__ == "__main__":

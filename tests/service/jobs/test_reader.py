@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -172,3 +176,21 @@ def test_what_a_child_warns_of_is_logged(
     assert [line["kind"] for line in lines] == 2 * each
     refuted = [line for line in lines if line["kind"] == "UnsoundBound"]
     assert all("bound of a test" in line["problem"] for line in refuted)
+
+
+def test_a_child_whose_parent_is_gone_ends_silently() -> None:
+    """Who was to hear that it is ready was killed meanwhile: it leaves no traceback."""
+    ours, theirs = multiprocessing.Pipe()
+    ours.close()
+    number = theirs.fileno()
+    command = [sys.executable, "-m", reader._MODULE, str(number), str(4 * 2**30), "5"]
+    ended = subprocess.run(
+        [*command, json.dumps(RuleSet().as_json)],
+        cwd=reader._ROOT,
+        pass_fds=(number,),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    theirs.close()
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
