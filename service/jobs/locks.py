@@ -6,13 +6,35 @@ import contextlib
 import fcntl
 import os
 import re
+import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Final
 
 from service.errors import DeviceBusy
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
+
+_CLOCK_SLACK_SECONDS: Final = 2.0
+"""How exactly the moment at which a process began is known (proc(5): btime)."""
+
+
+def process_lives(pid: int, seen_at: datetime) -> bool:
+    """Whether the process that had a number at some moment still runs on this host.
+
+    A process that began later has only its number. Where the system does not tell
+    (proc(5)), none is known to live.
+    """
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (OSError, AttributeError):
+        return False
+    state, started_ticks = told[0], int(told[19])
+    age = uptime - started_ticks / os.sysconf("SC_CLK_TCK")
+    began = time.time() - age
+    return state not in "ZX" and began <= seen_at.timestamp() + _CLOCK_SLACK_SECONDS
 
 
 class DeviceLock:

@@ -16,7 +16,7 @@ import structlog
 from service.errors import DeviceBusy, JobLost
 from service.errors.problems import problem_of
 from service.jobs.engine import TROUBLE, VERSION, Engine
-from service.jobs.locks import DeviceLock, NameLock
+from service.jobs.locks import DeviceLock, NameLock, process_lives
 from service.jobs.planning import Planner, queue_of, target_of
 from service.jobs.tuning import TuneWorkflow
 from service.settings import Settings
@@ -29,6 +29,10 @@ log = structlog.get_logger(__name__)
 
 BEATS_PER_ROUND: Final = 3
 """Heartbeats between two looks at what other workers left."""
+
+FAR_PATIENCE: Final = 3
+"""A worker of another host is dead when it is silent for so many times the time that
+suffices on this host, where its process would be seen."""
 
 PATIENCE_SECONDS: Final = 8.0
 """How long a stopping worker waits for the batch in flight."""
@@ -82,6 +86,10 @@ class Worker:
         self._stopping = threading.Event()
         self._pulse = threading.Thread(target=self._beat_on, daemon=True)
         self._started_at = clock()
+        # Since when no heartbeat of its own was late. Before, others may have seemed
+        # silent because this worker, or the database, stood still.
+        self._punctual_since = self._started_at
+        self._beat_at = self._started_at
 
     @property
     def name(self) -> str:
@@ -151,18 +159,35 @@ class Worker:
 
     def _look_around(self) -> None:
         """Take up what dead workers left, and end what was given up."""
-        oldest = self._clock() - self._dead_after
         with self._database.read() as session:
             beats = heartbeats.all_workers(session)
             running = jobs.page(session, state="running", limit=1000)
-        living = frozenset(beat.worker for beat in beats if beat.seen_at >= oldest)
+        alive = [beat for beat in beats if self._lives(beat)]
+        living = frozenset(beat.worker for beat in alive)
         for job in self._engine.adopt(living):
             log.warning("job taken over from a dead worker", job=job)
         self._renew(living)
-        mine = tuple(job.id for job in running if job.request.queue == self.queue)
+        # Whoever lives ends the job that it works on, whatever the engine counted.
+        worked_on = {beat.job for beat in alive} | {self._engine.job}
+        mine = tuple(
+            job.id
+            for job in running
+            if job.request.queue == self.queue and job.id not in worked_on
+        )
         for job in self._engine.given_up(mine):
-            log.error("job given up", job=job)
             self._end_lost(job)
+
+    def _lives(self, beat: Heartbeat) -> bool:
+        """Whether a worker's jobs are its own still.
+
+        On this host its process says so, however seldom it gets the processor. Else
+        its silence counts, but only while this worker was never late itself.
+        """
+        near = beat.host == self.host
+        if near and process_lives(beat.pid, beat.started_at):
+            return True
+        silent = self._clock() - max(beat.seen_at, self._punctual_since)
+        return silent <= self._dead_after * (1 if near else FAR_PATIENCE)
 
     def _renew(self, living: frozenset[str]) -> None:
         """Begin jobs of older versions anew that no living worker can take up."""
@@ -206,7 +231,11 @@ class Worker:
         )
         told = problem_of(lost).document()
         with self._database.write() as session:
+            found = jobs.find(session, job)
+            if found is None or not found.active:
+                return  # it came to its end while this worker looked around
             jobs.finish(session, job, "failed", now=self._clock(), error=told)
+        log.error("job given up", job=job)
 
     def _beat(self) -> None:
         with self._database.write() as session:
@@ -223,3 +252,7 @@ class Worker:
                     seen_at=self._clock(),
                 ),
             )
+        now = self._clock()
+        if now - self._beat_at > self._dead_after:
+            self._punctual_since = now
+        self._beat_at = now

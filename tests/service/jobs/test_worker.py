@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from sqlalchemy import text
 from service.app import make_worker, new_id, now
 from service.errors import DeviceBusy
 from service.jobs.engine import VERSION, Engine, JobQueue, Step
-from service.jobs.locks import DeviceLock
+from service.jobs.locks import DeviceLock, process_lives
 from service.jobs.planning import Planner, Question
 from service.jobs.session import Tuning, open_tuning
 from service.jobs.submission import Ask, Submissions
@@ -129,6 +131,113 @@ def test_a_job_that_was_given_up_fails(
     assert ended.error is not None
     assert ended.error["code"] == "job-lost"
     assert queued(submissions) != job
+
+
+def begun_elsewhere(database: Database, job: str, beat: Heartbeat) -> None:
+    """A job that another worker has begun, which said so once."""
+    with database.write() as session:
+        jobs.start(session, job, now=now())
+        heartbeats.beat(session, beat)
+        session.execute(
+            text(
+                "UPDATE workflow_status SET status = 'PENDING',"
+                " executor_id = :worker, application_version = :version"
+            ),
+            {"version": VERSION, "worker": beat.worker},
+        )
+
+
+def silent_beat(host: str, pid: int, job: str, *, seconds: float) -> Heartbeat:
+    """The last word of a worker that has said nothing for some time."""
+    then = now() - timedelta(seconds=seconds)
+    return Heartbeat(
+        worker=f"{host}/cpu",
+        host=host,
+        pid=pid,
+        device="cpu",
+        queue="tune.cpu",
+        job=job,
+        started_at=now(),
+        seen_at=then,
+    )
+
+
+@pytest.fixture
+def looker(settings: Settings, database: Database) -> Iterator[Worker]:
+    """A worker that was punctual for an hour, and looks around when it is told to."""
+    calm = settings.model_copy(update={"heartbeat_seconds": 3600.0})
+    worker = make_worker(calm, database)
+    worker.start()
+    worker._punctual_since = now() - timedelta(hours=1)
+    yield worker
+    worker.stop()
+
+
+def test_a_starved_worker_of_this_host_keeps_its_job(
+    looker: Worker, database: Database, submissions: Submissions
+) -> None:
+    """It is silent, but its process lives; once that has ended, its job is free."""
+    job = queued(submissions)
+    with subprocess.Popen(["sleep", "60"]) as other:
+        beat = silent_beat(looker.host, other.pid, job, seconds=600)
+        begun_elsewhere(database, job, beat)
+        looker._look_around()
+        assert state_of(database, job) == ("PENDING", beat.worker)
+        with database.write() as session:
+            session.execute(
+                text(
+                    "UPDATE workflow_status"
+                    " SET status = 'MAX_RECOVERY_ATTEMPTS_EXCEEDED'"
+                )
+            )
+        looker._look_around()
+        with database.read() as session:
+            found = jobs.find(session, job)
+        assert found is not None
+        assert found.active
+        other.kill()
+    looker._look_around()
+    with database.read() as session:
+        found = jobs.find(session, job)
+    assert found is not None
+    assert found.state == "failed"
+
+
+def test_a_process_that_got_the_number_of_another_is_not_it() -> None:
+    """A number is given again; who began after the last word is somebody else."""
+    assert process_lives(os.getpid(), now())
+    assert not process_lives(os.getpid(), now() - timedelta(days=400))
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert not process_lives(ended.pid, now())  # it is there, but as a zombie
+
+
+def test_who_was_starved_itself_does_not_judge_other_hosts(
+    looker: Worker, settings: Settings
+) -> None:
+    """Their silence counts from when its own heartbeats were on time again."""
+    patience = settings.dead_after_seconds
+    silent = silent_beat("elsewhere", 1, "job", seconds=3 * patience + 5)
+    assert looker._lives(replace(silent, seen_at=now() - 2 * looker._dead_after))
+    assert not looker._lives(silent)
+    looker._beat_at = now() - timedelta(seconds=patience + 1)
+    looker._beat()
+    assert looker._lives(silent)
+    looker._beat()
+    assert looker._lives(silent)
+
+
+def state_of(database: Database, job: str) -> tuple[str, str]:
+    """What the engine says of a job, and whose it is."""
+    with database.read() as session:
+        row = session.execute(
+            text(
+                "SELECT status, executor_id FROM workflow_status"
+                " WHERE workflow_uuid = :job"
+            ),
+            {"job": job},
+        ).one()
+    return row.status, row.executor_id
 
 
 def leave_outdated(settings: Settings, submissions: Submissions) -> tuple[str, str]:
