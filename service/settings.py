@@ -64,7 +64,8 @@ class Settings(BaseSettings):
             which answers people, and before preparation of any worker, which disturbs
             what is timed and may wait; at most that of the worker counts.
         heartbeat_seconds: time between two signs of life of a worker.
-        dead_after_seconds: a worker that said nothing for so long is dead.
+        dead_after_seconds: a worker that said nothing for so long is dead, when its
+            process is not seen on this host; one of another host after three times.
         memo_entries: how many request bodies the API remembers the key of.
         event_poll_seconds: how often a stream of events looks for new ones.
         server: address of the service that builds ask; empty means none.
