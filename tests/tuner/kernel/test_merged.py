@@ -118,7 +118,8 @@ def test_the_shared_operand_is_read_from_memory_once() -> None:
     alone = price(merged((128, 768), (768,)), Family.CONTRACTION, device, options)
     assert together is not None
     assert alone is not None
-    shared = next(a for a in together.work.accesses if a.tensor == graph.inputs[0])
+    done = work(lower(graph), together.schedule, device)
+    shared = next(a for a in done.accesses if a.tensor == graph.inputs[0])
     assert shared.unique_bytes == 128 * 768 * 4
     assert together.estimate.launch_seconds == alone.estimate.launch_seconds
     assert alone.estimate.seconds < together.estimate.seconds
