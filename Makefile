@@ -32,9 +32,9 @@ test: install
 ifdef TESTS
 	$(BIN)/python -m pytest -q $(TESTS)
 else
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
+	$(BIN)/python -m pytest -q --durations=30 -n 2 --dist loadfile --no-loadscope-reorder \
 		$(ALONE:%=--ignore=%)
-	$(BIN)/python -m pytest -q $(ALONE)
+	$(BIN)/python -m pytest -q --durations=30 $(ALONE)
 endif
 
 # Everything that needs no running: format, lint, types, walls, dependencies, words.

@@ -14,7 +14,7 @@ from tuner.fusion.partition import solve
 from tuner.ir.graph import Graph, Region, region_inputs
 from tuner.plan import Family
 
-GRAPHS = 1000 if SOAK else 120
+GRAPHS = 1000 if SOAK else 80
 """Half of them for each rule set."""
 MOST_NODES = 10 if SOAK else 9
 BATCH = 20

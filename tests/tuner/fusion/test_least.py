@@ -165,7 +165,7 @@ def test_no_partition_with_anchors_costs_less(target: str) -> None:
     """Contractions, merged or not, opaque nodes and reductions beside them."""
     judged = 0
     device, options = find(target), Options()
-    for seed in range(600 if SOAK else 48):
+    for seed in range(600 if SOAK else 32):
         graph = _with_anchors(seed)
         limits = Limits.of(device)
         rules = Rules(View(graph), "full", limits)
@@ -301,7 +301,7 @@ def test_the_bound_is_near_the_cheapest_partition(name: str, most: float) -> Non
 def test_no_partition_of_a_random_graph_costs_less(target: str) -> None:
     """With fan-out, reductions, narrow types and reshapes, within walls or not."""
     judged = 0
-    for seed in range(600 if SOAK else 40):
+    for seed in range(600 if SOAK else 24):
         graph = random_graph(seed, 7 if SOAK else 6)
         view = View(graph)
         if any(view.has(view.everything, each) for each in OWN_LAWS):

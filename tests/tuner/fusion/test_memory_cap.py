@@ -162,7 +162,7 @@ def _walled(seed: int) -> Graph:
     return b.build([n for n in made if n not in read and n not in b.inputs])
 
 
-GRAPHS = 300 if SOAK else 40
+GRAPHS = 300 if SOAK else 24
 
 
 def test_capped_plans_against_a_search_over_all_plans() -> None:

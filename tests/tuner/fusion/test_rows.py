@@ -19,8 +19,8 @@ from tuner.ir.graph import Graph, make_region
 from tuner.ir.ops import Pattern
 from tuner.plan import Family
 
-GRAPHS = 600 if SOAK else 60
-SETS = 2000 if SOAK else 60
+GRAPHS = 600 if SOAK else 40
+SETS = 2000 if SOAK else 40
 OTHERS = (Pattern.CONTRACTION, Pattern.WINDOW, Pattern.OPAQUE)
 
 

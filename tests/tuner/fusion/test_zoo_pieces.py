@@ -19,7 +19,7 @@ from tuner.fusion.units import LIGHT
 from tuner.ir.graph import Graph, Region, region_inputs
 from tuner.plan import Family
 
-PIECES = 200 if SOAK else 12
+PIECES = 200 if SOAK else 8
 SMALLEST, LARGEST = (8, 14) if SOAK else (8, 9)
 LAUNCH_BYTES = (0, 64, 300, 1000)
 
