@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tuner.errors import InvalidOption
+from tuner.frontend.document import repeated_name
 from tuner.plan import Options, Pin
 
 _MAX_PINS: Final = 1000
@@ -95,10 +95,7 @@ def decoded(text: str | bytes) -> Any:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        # One pass: who sends the object says how many names it has.
-        times = Counter(name for name, _ in pairs)
-        twice = next(name for name in times if times[name] > 1)
-        msg = f"an object has the name {twice!r} twice"
+        msg = f"an object has the name {repeated_name(pairs)!r} twice"
         raise RepeatedName(msg)
     return found
 

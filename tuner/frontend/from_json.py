@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ import onnx
 from onnx import AttributeProto, helper
 
 from tuner.errors import InvalidModel, TunerError, UnsupportedModel
-from tuner.frontend.document import METADATA, SCHEMA, SPECIAL, Json
+from tuner.frontend.document import METADATA, SCHEMA, SPECIAL, Json, repeated_name
 from tuner.frontend.model import MOST, write_metadata
 from tuner.frontend.protos import (
     proto_of,
@@ -52,11 +51,9 @@ def decode(source: str | bytes | Mapping[str, Json]) -> Mapping[str, Json]:
     except (ValueError, RecursionError) as error:
         raise InvalidModel("$", f"is not JSON: {error}") from error
     for part, pairs in repeating:
-        times = Counter(name for name, _ in pairs)
-        twice = next(name for name in times if times[name] > 1)
         raise InvalidModel(
             _path_of(part, document),
-            f"has the name {twice!r} twice",
+            f"has the name {repeated_name(pairs)!r} twice",
             hint="give each name of an object once",
         )
     if not isinstance(document, dict):

@@ -35,7 +35,7 @@ from tuner.kernel.registers import (
     thread_limit,
 )
 from tuner.kernel.reuse import Operand, Terms, levels, reuses
-from tuner.kernel.staged import pitch, staged_values
+from tuner.kernel.staged import staged_values, tile_bytes
 from tuner.kernel.streams import may_stream, streams
 
 if TYPE_CHECKING:
@@ -207,8 +207,7 @@ class Counter:
     def _meet_at_tiles(self) -> None:
         """Lanes that copy a tile meet before they gather from it."""
         self.barriers += 1
-        size = sum(self.group.values[number].dtype.bytes for number in self._copied)
-        self._share(size * self.mapping.tile * pitch(self.mapping))
+        self._share(tile_bytes(self.group, self.mapping, self._copied))
 
     def _stage(self, load: Load, loops: int, times: float) -> None:
         """A tile is read along the order of memory, and gathered from on chip."""

@@ -45,15 +45,16 @@ def staged_values(nest: LoopNest, group: Group, mapping: Mapping) -> tuple[int, 
     if mapping.lanes < STAGED_LANES or mapping.repeat % mapping.lanes:
         return ()
     found = turned_values(nest, group)
-    return found if _tile_bytes(group, mapping, found) <= STAGED_BYTES else ()
+    return found if tile_bytes(group, mapping, found) <= STAGED_BYTES else ()
 
 
 def staged_tile_bytes(nest: LoopNest, group: Group, mapping: Mapping) -> int:
     """On-chip memory that a block takes for the tiles of such values."""
-    return _tile_bytes(group, mapping, staged_values(nest, group, mapping))
+    return tile_bytes(group, mapping, staged_values(nest, group, mapping))
 
 
-def _tile_bytes(group: Group, mapping: Mapping, values: Sequence[int]) -> int:
+def tile_bytes(group: Group, mapping: Mapping, values: Sequence[int]) -> int:
+    """The same of some values, of which it is known that they are staged."""
     size = sum(group.values[number].dtype.bytes for number in values)
     return size * mapping.tile * pitch(mapping)
 
