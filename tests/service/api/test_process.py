@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -120,12 +121,12 @@ def test_a_connection_idles_as_long_as_is_said(tmp_path: Path) -> None:
     """The service closes it then, and not before; by default after most proxies do."""
     told = {"FUSEPLAN_KEEP_ALIVE_SECONDS": "1", "FUSEPLAN_WORKER": "false"}
     with serving(tmp_path, "null:0", **told) as (client, _):
-        address = ("127.0.0.1", client.base_url.port or 0)
-        with socket.create_connection(address, timeout=30) as connection:
-            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        kept = http.client.HTTPConnection("127.0.0.1", client.base_url.port, timeout=30)
+        with closing(kept):
+            kept.request("GET", "/livez")
+            assert kept.getresponse().read() == b'{"status":"alive"}'
             began = time.monotonic()
-            assert connection.recv(65536) == b""
+            assert kept.sock.recv(1) == b""
             assert time.monotonic() - began > 0.9
     assert Settings().keep_alive_seconds > 60
 
