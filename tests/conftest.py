@@ -32,13 +32,17 @@ ZOO = (
     "vit_b_16",
 )
 """Models of `zoo_dir`."""
+GLANCE_SECONDS = 0.3
+"""Timed samples of a run where what counts is that the results are right."""
 LONGEST = (
+    "tests/tuner/test_zoo.py",
     "tests/service/api/test_fuzzing.py",
     "tests/tuner/search/test_session.py",
     "tests/tuner/fusion/test_least.py",
     "tests/browser/test_journeys.py",
     "tests/service/cli/test_exports.py",
     "tests/service/test_guides.py",
+    "tests/test_readme.py",
     "tests/browser/test_pages.py",
     "tests/service/api/test_jobs.py",
     "tests/tuner/calibration/test_accuracy.py",

@@ -33,7 +33,6 @@ _FEEDS: Final = 2
 _ROUNDS: Final = 3
 """Turns of a plan and of the library, each alone in its process."""
 _RUN_SAMPLE_SECONDS: Final = 5.0
-"""Timed samples of both, in all rounds together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +169,18 @@ def run_plan(
     seed: int = 0,
     verify: bool = True,
     values: Mapping[str, Array] | None = None,
+    sample_seconds: float = _RUN_SAMPLE_SECONDS,
 ) -> RunReport:
     """Run a whole plan in a child process and compare it with ONNX Runtime.
+
+    Args:
+        model: what the plan is a plan of.
+        plan: the plan.
+        device: where it runs.
+        seed: of weights that did not come with the model, and of inputs.
+        verify: whether outputs are compared.
+        values: weights by the user's names, in place of the model's own.
+        sample_seconds: for the timed samples of both, in all rounds together.
 
     Raises:
         DeviceUnavailable: the device is not there.
@@ -187,7 +196,7 @@ def run_plan(
         {"plan": plan},
         language_of(device),
         seed=seed,
-        budget_seconds=_RUN_SAMPLE_SECONDS / _ROUNDS,
+        budget_seconds=sample_seconds / _ROUNDS,
         values=values,
     )
     request = replace(request, rounds=_ROUNDS)

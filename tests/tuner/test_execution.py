@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from tests.conftest import GLANCE_SECONDS
 from tests.tuner.frontend.models import model, node, value
 from tuner import execution, pipeline
 from tuner.errors import KernelFailed, ModelTooLarge, TunerError, UnsupportedModel
@@ -24,7 +25,9 @@ def _run(made: onnx.ModelProto, *, verify: bool = True) -> execution.RunReport:
     read = pipeline.load(made.SerializeToString(), "onnx")
     device = pipeline.resolve_target("cpu")
     plan = pipeline.make_plan(read, device, Options(), time_limit_seconds=1.0)
-    return run_plan(read, plan, device="cpu", verify=verify)
+    return run_plan(
+        read, plan, device="cpu", verify=verify, sample_seconds=GLANCE_SECONDS
+    )
 
 
 def _small(op: str, element: int = TensorProto.FLOAT) -> onnx.ModelProto:

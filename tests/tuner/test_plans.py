@@ -19,6 +19,7 @@ from onnx.helper import (
 )
 from onnx.numpy_helper import from_array
 
+from tests.conftest import GLANCE_SECONDS
 from tests.tuner.frontend.models import model as proto
 from tests.tuner.frontend.models import node, value
 from tests.tuner.search.conftest import small_model
@@ -112,7 +113,9 @@ def test_the_joined_view_speaks_the_users_names(model: Model, plan: Plan) -> Non
 
 def test_the_plan_runs_and_agrees_with_the_library(model: Model) -> None:
     """The whole plan gives the library's answer."""
-    report = run_plan(model, make_plan(model, "cpu", Options()))
+    report = run_plan(
+        model, make_plan(model, "cpu", Options()), sample_seconds=GLANCE_SECONDS
+    )
     assert report.verified
     assert report.seconds > 0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tests.conftest import GLANCE_SECONDS
 from tests.tuner.frontend.models import model, node, value
 from tuner import document, execution, pipeline
 from tuner.assembly import bound_to, kernel_form, kernel_sources
@@ -153,7 +154,7 @@ def test_a_plan_runs_and_agrees_with_the_library(elements: int) -> None:
     read = pipeline.load(scaled(elements).SerializeToString(), "onnx")
     plan = planned(str(elements), "cpu")
     assert bool(split(plan)) == (elements > 1_000_000)
-    report = run_plan(read, plan, device="cpu")
+    report = run_plan(read, plan, device="cpu", sample_seconds=GLANCE_SECONDS)
     assert report.verified
 
 
@@ -164,7 +165,7 @@ def test_the_error_of_the_librarys_own_long_sum_is_no_fault_of_a_plan() -> None:
     )
     read = pipeline.load(proto.SerializeToString(), "onnx")
     plan = pipeline.make_plan(read, pipeline.resolve_target("cpu"), Options())
-    assert run_plan(read, plan, device="cpu").verified
+    assert run_plan(read, plan, sample_seconds=GLANCE_SECONDS).verified
 
 
 def test_a_stored_body_tells_both_launches() -> None:

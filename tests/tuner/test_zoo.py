@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SHARED
+from tests.conftest import GLANCE_SECONDS, SHARED
 from tuner.assembly import limits_for
-from tuner.execution import run_plan
+from tuner.execution import whole_request
 from tuner.fusion.contraction import parallel_contractions
 from tuner.fusion.explain import side_by_side, why
 from tuner.fusion.partition import JOINED_IN_BOUND
 from tuner.model import Model, load
 from tuner.pipeline import Planner, make_plan, resolve_target
 from tuner.plan import Options, Plan
+from tuner.runtime.runner import Runner
 
 MODELS = tuple(sorted(p.stem for p in (SHARED / "zoo").glob("*.onnx"))) or ("none",)
 PLAIN = ("mobilenet_v2", "resnet18", "resnet50")
@@ -46,8 +48,14 @@ def planned(path: Path, target: str) -> Plan:
 
 def test_a_real_model_runs_and_agrees_with_the_library(model_file: Path) -> None:
     """The whole plan on this processor gives ONNX Runtime's outputs."""
-    report = run_plan(loaded(model_file), planned(model_file, "cpu"))
-    assert report.verified
+    plans = {"plan": planned(model_file, "cpu")}
+    request = whole_request(
+        loaded(model_file), plans, "opencl", budget_seconds=GLANCE_SECONDS
+    )
+    with Runner("cpu") as runner:
+        result = runner.measure_whole(replace(request, rounds=0))
+    assert not result.measurements["plan"].failure
+    assert result.verified
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90"])
