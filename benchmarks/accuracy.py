@@ -28,20 +28,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cost_model.calibration import restore
 from cost_model.catalog import find
-from tuner.calibration.accuracy import (
-    Accuracy,
-    Limits,
-    measure_accuracy,
-    predicted_again,
-)
+from tuner.calibration.accuracy import measure_accuracy
+from tuner.calibration.findings import Accuracy, Limits
 from tuner.calibration.fit import Fitted, calibrate_device, fit_again
-from tuner.calibration.report import (
+from tuner.calibration.judging import predicted_again
+from tuner.calibration.record import (
     accuracy_from,
     accuracy_json,
     micro_json,
     micro_measured,
-    summary,
 )
+from tuner.calibration.report import summary
 from tuner.document import encode
 from tuner.errors import TunerError
 from tuner.runtime.runner import Runner

@@ -77,7 +77,7 @@ def calibrate(
 
 
 def _told(base: Device, found: Device, fitted: Fitted) -> dict[str, Any]:
-    from tuner.calibration.report import micro_json
+    from tuner.calibration.record import micro_json
 
     return {
         "target": found.id,
@@ -180,8 +180,9 @@ def accuracy(
     regret, each beside a model that knows bytes, bandwidth and launch only.
     """
     from service.jobs.planning import target_of
-    from tuner.calibration.accuracy import Limits, measure_accuracy
-    from tuner.calibration.report import accuracy_json, summary
+    from tuner.calibration.accuracy import measure_accuracy
+    from tuner.calibration.findings import Limits
+    from tuner.calibration.report import summary
     from tuner.runtime.runner import Runner
 
     own = target_of(device)
@@ -197,6 +198,7 @@ def accuracy(
         )
     told = summary(measured)
     if raw is not None:
+        from tuner.calibration.record import accuracy_json
         from tuner.document import encode
 
         inputs.write_bytes(raw, encode(accuracy_json(measured)))

@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from tuner.calibration.fit import calibrate_device
-from tuner.calibration.report import micro_json
+from tuner.calibration.record import micro_json
 from tuner.errors import TunerError
 from tuner.execution import language_of
 from tuner.plan import Language, Measurement, Source

@@ -12,16 +12,12 @@ import pytest
 from cost_model.catalog import cpu
 from cost_model.refining import scaled
 from tests.tuner.calibration.fakes import PairModelTimer
-from tuner.calibration.accuracy import (
-    TRIES,
-    WIDE,
-    Accuracy,
-    Limits,
-    measure_accuracy,
-    predicted_again,
-)
+from tuner.calibration.accuracy import measure_accuracy
 from tuner.calibration.corpus import fusion_pairs, samples
-from tuner.calibration.report import accuracy_from, accuracy_json, drifted, summary
+from tuner.calibration.findings import TRIES, WIDE, Accuracy, Limits
+from tuner.calibration.judging import predicted_again
+from tuner.calibration.record import accuracy_from, accuracy_json
+from tuner.calibration.report import drifted, summary
 from tuner.document import encode
 from tuner.errors import InvalidModel
 from tuner.kernel.lower import lower
