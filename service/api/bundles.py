@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict
 
 from service import bundle, signing
 from service.api.access import actor
+from service.api.bodies import media_type, refused_type
 from service.api.caching import deliver
 from service.api.context import Context, ContextDep
 from service.api.hot import Content
 from service.api.problems import request_id, told
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
-from service.errors import UnsupportedMediaType
 from service.jobs import bundling
 from service.jobs.bundling import Selection, Taken
 from service.store import audit
@@ -112,13 +112,9 @@ def export_bundle(
 )
 async def import_bundle(request: Request, context: ContextDep) -> ImportBody:
     """Take plans over where they are better than what is stored."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = media_type(request)
     if kind not in _TYPES:
-        raise UnsupportedMediaType(
-            "header Content-Type",
-            f"{kind or 'no type'} is not taken here",
-            hint=f"send {bundle.MEDIA_TYPE}",
-        )
+        raise refused_type(kind, f"send {bundle.MEDIA_TYPE}")
     data = await request.body()
     taken = await run_in_threadpool(_take, context, data)
     await run_in_threadpool(_record, context, request, taken)

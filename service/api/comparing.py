@@ -6,14 +6,15 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
+from service.api import bodies
+from service.api.bodies import JSON_TYPE, JsonBytes
 from service.api.context import ContextDep
 from service.api.problems import told
-from service.api.queries import distinct_names
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
 from service.errors import ModelNotStored, PlanNotFound, TooManyKeys
 from service.jobs import explaining
@@ -227,11 +228,19 @@ class Difference(BaseModel):
     operation_id="lookupPlans",
     summary="Look many plans up",
     response_model=LookupAnswer,
-    dependencies=[Depends(distinct_names)],
-    responses=told(400, 413, 422, 503),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON_TYPE: {"schema": {"$ref": "#/components/schemas/LookupBody"}}
+            },
+        }
+    },
+    responses=told(400, 413, 415, 422, 503),
 )
-def lookup_plans(body: LookupBody, context: ContextDep) -> Response:
+def lookup_plans(data: JsonBytes, context: ContextDep) -> Response:
     """Up to 1000 keys in one round trip."""
+    body = bodies.read(LookupBody, data)
     keys = list(dict.fromkeys(body.keys))
     if len(keys) > MAX_KEYS:
         raise TooManyKeys(

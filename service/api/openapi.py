@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from service.api.access import OPEN
+from service.api.comparing import LookupBody
 from service.api.plans import GraphRequest
 from service.api.problems import PROBLEM_SCHEMA, told
 from service.jobs.options import PlanOptions
@@ -113,7 +114,7 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
     for name in _OWN_ERRORS:
         schemas.pop(name, None)
     schemas["Problem"] = PROBLEM_SCHEMA
-    for model in (PlanOptions, GraphRequest):
+    for model in (PlanOptions, GraphRequest, LookupBody):
         _add_model(schemas, model)
     asked = schemas["GraphRequest"]["properties"]
     asked["options"] = {"$ref": _SCHEMAS.format(model="PlanOptions"), "default": {}}

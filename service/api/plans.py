@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from cost_model.catalog import ALIASES, DEVICES
 from service.api import comparing
 from service.api.access import actor
+from service.api.bodies import JSON_TYPE, json_object, media_type, refused_type
 from service.api.caching import deliver
 from service.api.context import Context, ContextDep
 from service.api.graph_schema import GRAPH_EXAMPLE, GRAPH_SCHEMA
@@ -33,7 +34,7 @@ from service.errors import (
     UnsupportedMediaType,
     problems,
 )
-from service.jobs.options import Closed, RepeatedName, decoded, read_options
+from service.jobs.options import Closed, read_options
 from service.jobs.planning import Question
 from service.jobs.submission import Answer, Ask
 from service.settings import Settings
@@ -221,7 +222,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     An analytic plan comes in the same request. With `mode=tuned` a stored measured
     plan comes at once; otherwise the analytic one, and a job that measures.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = media_type(request)
     refuse_encoded(request)
     data = await request.body()
     said = {
@@ -237,16 +238,12 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
     }
     query = {name: said[name] for name in request.query_params}
     try:
-        if kind == "application/json":
+        if kind == JSON_TYPE:
             ask = await run_in_threadpool(_json_ask, data, query, context.settings)
         elif kind in ONNX_TYPES:
             ask = _ask(AskBody.model_validate(query), data, "onnx", context.settings)
         else:
-            raise UnsupportedMediaType(
-                "header Content-Type",
-                f"{kind or 'no type'} is not taken here",
-                hint="send application/onnx or application/json",
-            )
+            raise refused_type(kind, "send application/onnx or application/json")
     except ValidationError as error:
         return respond(problems.invalid(error.errors(), instance=request_id(request)))
     ask = replace(
@@ -291,7 +288,7 @@ def _json_ask(data: bytes, query: Mapping[str, Any], settings: Settings) -> Ask:
 
     What counts no more must be right all the same: it was meant.
     """
-    given = _json_object("body", data)
+    given = json_object("body", data)
     if query:
         body = GraphRequest.model_validate({**query, **given})
         read_options(body.options, resolve_target(body.target).id)
@@ -301,23 +298,9 @@ def _json_ask(data: bytes, query: Mapping[str, Any], settings: Settings) -> Ask:
 
 def _options(text: str) -> dict[str, Any]:
     try:
-        return _json_object("query options", text.encode())
+        return json_object("query options", text.encode())
     except MalformedBody as error:
         raise InvalidRequest(error.where, error.problem, hint=error.hint) from error
-
-
-def _json_object(where: str, data: bytes) -> dict[str, Any]:
-    try:
-        value = decoded(data)
-    except RepeatedName as error:
-        raise MalformedBody(where, str(error), hint="give each name once") from error
-    except (ValueError, RecursionError) as error:
-        raise MalformedBody(
-            where, f"it is not JSON: {error}", hint="send a JSON object"
-        ) from error
-    if not isinstance(value, dict):
-        raise MalformedBody(where, "it is no JSON object", hint="send a JSON object")
-    return value
 
 
 def _ask(

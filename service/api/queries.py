@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from typing import Final, get_args, get_origin
 
 from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.dependencies.models import Dependant
 
-from service.errors import InvalidRequest, MalformedBody
-from service.jobs.options import RepeatedName, decoded
+from service.errors import InvalidRequest
 
 NO_TEXT: Final = "\0"
 """What a text of PostgreSQL cannot hold, and no name of anybody's has."""
@@ -44,20 +42,6 @@ async def known_query(request: Request) -> None:
             raise InvalidRequest(
                 f"query {name}", "it is given more than once", hint="give one value"
             )
-
-
-async def distinct_names(request: Request) -> None:
-    """Refuse a JSON body in which an object has a name twice.
-
-    Raises:
-        MalformedBody: it has; one of the two values would be lost unsaid.
-    """
-    try:
-        await run_in_threadpool(decoded, await request.body())
-    except RepeatedName as error:
-        raise MalformedBody("body", str(error), hint="give each name once") from error
-    except (ValueError, RecursionError):
-        return  # what else is wrong with it is told by the route
 
 
 def _require_text(where: str, value: str) -> None:

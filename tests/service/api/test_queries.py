@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
-from service.api.queries import distinct_names
+from service.api import comparing, problems
 from service.app import ROUTERS
-from service.errors import MalformedBody
 from service.jobs.options import PlanOptions, RepeatedName, decoded
 from tests.service.api.models import graph_json, graph_onnx
 
@@ -300,24 +300,76 @@ def test_a_name_is_found_twice_in_one_pass() -> None:
 def test_others_are_served_while_a_body_is_searched() -> None:
     """What a body of many objects costs is no pause for those who asked less."""
     body = b"[" + b'{"a":0},' * 200_000 + b'{"b":0,"b":1}]'
+    app = FastAPI()
+    problems.install(app)
+    app.include_router(comparing.router)
+    app.state.context = None  # whoever sends such a body gets no further
     turns = 0
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
+    async def search() -> httpx.Response:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://here"
+        ) as client:
+            headers = {"Content-Type": "application/json"}
+            asked = asyncio.create_task(
+                client.post("/v1/plans:lookup", content=body, headers=headers)
+            )
+            nonlocal turns
+            while not asked.done():
+                await asyncio.sleep(0)
+                turns += 1
+            return await asked
 
-    async def search() -> None:
-        asked = asyncio.create_task(
-            distinct_names(Request({"type": "http", "headers": []}, receive))
-        )
-        nonlocal turns
-        while not asked.done():
-            await asyncio.sleep(0)
-            turns += 1
-        with pytest.raises(MalformedBody, match="'b' twice"):
-            await asked
+    answer = asyncio.run(search())
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed-body")
+    assert "'b' twice" in answer.json()["detail"]
+    assert turns > 100
 
-    asyncio.run(search())
-    assert turns > 10
+
+def test_a_body_is_decoded_once(
+    shared: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On every route that takes JSON: nothing decodes it before or behind us."""
+    seen: list[str | bytes] = []
+    loads = json.loads
+
+    def counted(text: str | bytes, **given: Any) -> Any:
+        seen.append(text)
+        return loads(text, **given)
+
+    lookup = json.dumps({"keys": ["0" * 64]}).encode()
+    plan = json.dumps({"graph": graph_json(), "target": "cpu"}).encode()
+    monkeypatch.setattr(json, "loads", counted)
+    for path, body in (("/v1/plans:lookup", lookup), ("/v1/plans", plan)):
+        headers = {"Content-Type": "application/json"}
+        answer = shared.post(path, content=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert seen.count(body) == 1, path
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/x-www-form-urlencoded"]
+)
+def test_a_lookup_is_json_that_says_so(shared: TestClient, kind: str) -> None:
+    """A form of some page sends other types, and no browser asks before it does."""
+    headers = {"Content-Type": kind} if kind else {}
+    answer = shared.post("/v1/plans:lookup", content=b'{"keys": []}', headers=headers)
+    told = answer.json()
+    assert (answer.status_code, told["code"]) == (415, "unsupported-media-type")
+    assert "application/json" in told["hint"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"\xff"', b"[" * 100_000, b"null"])
+@pytest.mark.parametrize("path", ["/v1/plans:lookup", "/v1/plans"])
+def test_what_is_no_json_object_is_told_alike(
+    shared: TestClient, path: str, body: bytes
+) -> None:
+    """On every route that takes JSON: 400 with one code, however it is wrong."""
+    headers = {"Content-Type": "application/json"}
+    answer = shared.post(path, content=body, headers=headers)
+    told = answer.json()
+    assert (answer.status_code, told["code"]) == (400, "malformed-body"), told
+    assert (told["where"], told["hint"]) == ("body", "send a JSON object")
 
 
 def _routes(router: APIRouter) -> Iterator[APIRoute]:
