@@ -1,14 +1,16 @@
 """Plan every model of a folder, run it, and print the tables.
 
     python -m benchmarks.zoo MODELS [--only NAME ...] [--no-run | --no-plan]
-        [--json FILE]
+        [--tune SECONDS] [--json FILE]
 
 One table for each target (kernels, objective, gap, traffic, baselines, seconds), and
 one for the run on this CPU: agreement with ONNX Runtime, the time of the plan, of the
 same executor without fusion, and of ONNX Runtime, each alone; how often the plan fits
 into ONNX Runtime's time, and the share of the plan's time that its generated kernels
 take. A plan that is one library call for the whole model counts as 1, with the ratio
-that was measured beside it. Last, the geometric mean of each kind of model.
+that was measured beside it. Last, the geometric mean of each kind of model. With
+`--tune` the same tables follow for the plans that a tuning run of so many seconds of
+device time leaves, each from an empty database.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 from time import perf_counter
@@ -28,6 +31,8 @@ from tuner.model import Model, load
 from tuner.pipeline import Planner, resolve_target
 from tuner.plan import GENERATED, Measurement, Options, Plan
 from tuner.runtime.runner import Runner
+from tuner.search.budget import Budget
+from tuner.search.session import TuningSession
 
 TARGETS = ("cpu", "sm_90")
 TIME_LIMIT_SECONDS = 60.0
@@ -174,17 +179,29 @@ def plan_row(name: str, model: Model, target: str) -> Planned:
     )
 
 
-def run_row(name: str, model: Model, runner: Runner) -> Ran:
-    """Run a model's plan beside the same executor without fusion.
+def priced(model: Model) -> Plan:
+    """A plan as it is known without a measurement."""
+    planning = planner(model, "cpu")
+    return planning.plan(planning.solve())
+
+
+def tuned(model: Model, seconds: float, runner: Runner) -> Plan:
+    """The plan that a tuning run of so much device time leaves."""
+    budget = Budget(seconds=seconds, trials=10_000)
+    session = TuningSession(model, "cpu", Options(), budget, {}, clock=perf_counter)
+    while (batch := session.propose()) is not None:
+        session.observe(batch, session.measure(batch, runner))
+    return session.plan()
+
+
+def run_row(name: str, model: Model, chosen: Plan, runner: Runner) -> Ran:
+    """Run a plan of a model beside the same executor without fusion.
 
     Each runs alone, as its user would run it: by turns they would find each other's
     data in the caches, and each other's threads awake. The rounds go by turns.
     """
     planning = planner(model, "cpu")
-    plans = {
-        "plan": planning.plan(planning.solve()),
-        "unfused": planning.plan(planning.unfused()),
-    }
+    plans = {"plan": chosen, "unfused": planning.plan(planning.unfused())}
     language, seconds = language_of("cpu"), 6.0 / ROUNDS
     requests = {
         each: whole_request(model, {each: plan}, language, budget_seconds=seconds)
@@ -304,6 +321,11 @@ def models_in(place: Path, only: Sequence[str] = ()) -> list[Path]:
     return [path for path in paths if not only or path.stem in only]
 
 
+def _ran(path: Path, plan_of: Callable[[Model], Plan], runner: Runner) -> Ran:
+    model = load(path.read_bytes())
+    return run_row(path.stem, model, plan_of(model), runner)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -314,6 +336,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts = parser.add_mutually_exclusive_group()
     parts.add_argument("--no-run", action="store_true", help="plan only")
     parts.add_argument("--no-plan", action="store_true", help="the run's tables only")
+    parser.add_argument(
+        "--tune",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="run tuned plans, too",
+    )
     parser.add_argument("--json", type=Path, help="write the rows here, too")
     options = parser.parse_args(arguments)
     try:
@@ -326,14 +355,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"\n### {target}\n", *plan_table(planned), sep="\n", flush=True)
         rows[target] = [asdict(row) for row in planned]
     if not options.no_run:
+        ways = {"run": priced}
         with Runner("cpu") as runner:
-            ran = [run_row(p.stem, load(p.read_bytes()), runner) for p in paths]
-        print("\n### run on this CPU\n", *run_table(ran), sep="\n", flush=True)
-        print("", *kind_table(ran), sep="\n", flush=True)
-        rows["run"] = [
-            {**asdict(row), "speedup": row.speedup, "measured": row.measured}
-            for row in ran
-        ]
+            if options.tune:
+                ways["tuned"] = partial(tuned, seconds=options.tune, runner=runner)
+            for way, plan_of in ways.items():
+                ran = [_ran(path, plan_of, runner) for path in paths]
+                print(f"\n### {way} on this CPU\n", *run_table(ran), sep="\n")
+                print("", *kind_table(ran), sep="\n", flush=True)
+                rows[way] = [
+                    {**asdict(row), "speedup": row.speedup, "measured": row.measured}
+                    for row in ran
+                ]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
