@@ -55,7 +55,8 @@ def request_id(request: Request) -> str:
 async def _domain(request: Request, error: Exception) -> Response:
     problem = problems.problem_of(error, instance=request_id(request))
     if problem.status >= _SERVER_ERROR:
-        log.error("request failed", code=problem.code, error=str(error))
+        told = f"{problem.where}: {problem.detail}"
+        log.error("request failed", code=problem.code, error=told)
     return respond(problem)
 
 

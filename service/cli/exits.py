@@ -113,11 +113,13 @@ def report(error: BaseException, *, as_json: bool, log: Path) -> int:
     Returns:
         The exit code.
     """
+    from service.errors.problems import shortened
+
     problem = told(error)
     document = problem.document()
     shown = line(problem)
     if problem.exit_code == Exit.UNEXPECTED:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        what = shortened(f"{type(error).__name__}: {error}".splitlines()[0])
         shown = f"unexpected {what} (details in {_keep(error, log)})"
         document |= {"detail": shown}
     if as_json:

@@ -14,6 +14,13 @@ from tuner.errors import TunerError
 
 MEDIA_TYPE: Final = "application/problem+json"
 
+MOST_WHERE: Final = 200
+MOST_TEXT: Final = 1000
+"""Characters of a place, and of what is said of it: whoever names a node may name it
+with a megabyte, and logs, lines and pages that quote it have no room for that."""
+
+_LEFT_OUT: Final = "..."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -54,6 +61,14 @@ class Problem:
         return {**document, **self.extra}
 
 
+def shortened(text: str, most: int = MOST_TEXT) -> str:
+    """A text of bounded length: of a longer one the beginning and the end."""
+    if len(text) <= most:
+        return text
+    kept = most - len(_LEFT_OUT)
+    return text[: kept - kept // 2] + _LEFT_OUT + text[-(kept // 2) :]
+
+
 def problem(  # noqa: PLR0913 - the members of RFC 9457, all by name
     code: str,
     detail: str,
@@ -65,16 +80,16 @@ def problem(  # noqa: PLR0913 - the members of RFC 9457, all by name
     extra: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Problem:
-    """A problem by its code."""
+    """A problem by its code; what it quotes of others is shortened."""
     row = PROBLEMS[code]
     return Problem(
         code=code,
         status=row.status if status is None else status,
         exit_code=row.exit_code,
         title=row.title,
-        detail=detail,
-        where=where,
-        hint=hint,
+        detail=shortened(detail),
+        where=shortened(where, MOST_WHERE),
+        hint=shortened(hint),
         instance=instance,
         extra=extra or MappingProxyType({}),
         headers=headers or MappingProxyType({}),
@@ -124,8 +139,8 @@ def invalid(errors: Sequence[Mapping[str, Any]], *, instance: str = "") -> Probl
     """Violations of a schema, as pydantic lists them."""
     told = [
         {
-            "where": ".".join(map(str, error["loc"])),
-            "problem": str(error["msg"]),
+            "where": shortened(".".join(map(str, error["loc"])), MOST_WHERE),
+            "problem": shortened(str(error["msg"])),
             "code": str(error["type"]),
         }
         for error in errors
