@@ -1,7 +1,7 @@
 """Plan every model of a folder, run it, and print the tables.
 
     python -m benchmarks.zoo MODELS [--only NAME ...] [--no-run | --no-plan]
-        [--tune SECONDS] [--json FILE]
+        [--calibrate] [--tune SECONDS] [--json FILE]
 
 One table for each target (kernels, objective, gap, traffic, baselines, seconds), and
 one for the run on this CPU: agreement with ONNX Runtime, the time of the plan, of the
@@ -10,7 +10,8 @@ into ONNX Runtime's time, and the share of the plan's time that its generated ke
 take. A plan that is one library call for the whole model counts as 1, with the ratio
 that was measured beside it. Last, the geometric mean of each kind of model. With
 `--tune` the same tables follow for the plans that a tuning run of so many seconds of
-device time leaves, each from an empty database.
+device time leaves, each from an empty database. `--calibrate` fits the numbers of this
+CPU first, and plans that run on it are priced by them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
-from time import perf_counter
+from time import monotonic, perf_counter
 
+from cost_model.calibration import restore
+from cost_model.device import Device
+from tuner.calibration.fit import calibrate_device
 from tuner.execution import language_of, whole_request
 from tuner.ir.graph import Graph, Node
 from tuner.model import Model, load
@@ -36,6 +40,7 @@ from tuner.search.session import TuningSession
 
 TARGETS = ("cpu", "sm_90")
 TIME_LIMIT_SECONDS = 60.0
+CALIBRATION_SECONDS = 60.0
 ROUNDS = 3
 """How often each model is run: the median of them counts."""
 
@@ -142,11 +147,11 @@ def generated_share(plan: Plan, seconds: Mapping[str, float]) -> float:
     return math.fsum(seconds[name] for name in mine) / total if total else math.nan
 
 
-def planner(model: Model, target: str) -> Planner:
+def planner(model: Model, device: Device) -> Planner:
     """A planner with time enough."""
     return Planner(
         model=model,
-        device=resolve_target(target),
+        device=device,
         options=Options(),
         time_limit_seconds=TIME_LIMIT_SECONDS,
     )
@@ -154,7 +159,7 @@ def planner(model: Model, target: str) -> Planner:
 
 def plan_row(name: str, model: Model, target: str) -> Planned:
     """Plan a model for a target."""
-    planning = planner(model, target)
+    planning = planner(model, resolve_target(target))
     start = perf_counter()
     solution = planning.solve()
     plan = planning.plan(solution)
@@ -179,16 +184,16 @@ def plan_row(name: str, model: Model, target: str) -> Planned:
     )
 
 
-def priced(model: Model) -> Plan:
+def priced(model: Model, device: Device) -> Plan:
     """A plan as it is known without a measurement."""
-    planning = planner(model, "cpu")
+    planning = planner(model, device)
     return planning.plan(planning.solve())
 
 
-def tuned(model: Model, seconds: float, runner: Runner) -> Plan:
+def tuned(model: Model, device: Device, seconds: float, runner: Runner) -> Plan:
     """The plan that a tuning run of so much device time leaves."""
     budget = Budget(seconds=seconds, trials=10_000)
-    session = TuningSession(model, "cpu", Options(), budget, {}, clock=perf_counter)
+    session = TuningSession(model, device, Options(), budget, {}, clock=perf_counter)
     while (batch := session.propose()) is not None:
         session.observe(batch, session.measure(batch, runner))
     return session.plan()
@@ -200,7 +205,7 @@ def run_row(name: str, model: Model, chosen: Plan, runner: Runner) -> Ran:
     Each runs alone, as its user would run it: by turns they would find each other's
     data in the caches, and each other's threads awake. The rounds go by turns.
     """
-    planning = planner(model, "cpu")
+    planning = planner(model, resolve_target("cpu"))
     plans = {"plan": chosen, "unfused": planning.plan(planning.unfused())}
     language, seconds = language_of("cpu"), 6.0 / ROUNDS
     requests = {
@@ -321,9 +326,41 @@ def models_in(place: Path, only: Sequence[str] = ()) -> list[Path]:
     return [path for path in paths if not only or path.stem in only]
 
 
+def _calibrated(runner: Runner) -> Device:
+    """This CPU with numbers fitted to it."""
+    base = resolve_target("cpu")
+    fitted = calibrate_device(
+        base, runner, monotonic, time_limit_seconds=CALIBRATION_SECONDS
+    )
+    return restore(base, fitted.calibration.device.numbers)
+
+
 def _ran(path: Path, plan_of: Callable[[Model], Plan], runner: Runner) -> Ran:
     model = load(path.read_bytes())
     return run_row(path.stem, model, plan_of(model), runner)
+
+
+def _run_tables(
+    paths: Sequence[Path], options: argparse.Namespace
+) -> dict[str, list[Mapping[str, object]]]:
+    """Run the models, and print what came of it; the rows by how plans were made."""
+    rows: dict[str, list[Mapping[str, object]]] = {}
+    with Runner("cpu") as runner:
+        device = _calibrated(runner) if options.calibrate else resolve_target("cpu")
+        ways = {"run": partial(priced, device=device)}
+        if options.tune:
+            ways["tuned"] = partial(
+                tuned, device=device, seconds=options.tune, runner=runner
+            )
+        for way, plan_of in ways.items():
+            ran = [_ran(path, plan_of, runner) for path in paths]
+            print(f"\n### {way} on this CPU\n", *run_table(ran), sep="\n")
+            print("", *kind_table(ran), sep="\n", flush=True)
+            rows[way] = [
+                {**asdict(row), "speedup": row.speedup, "measured": row.measured}
+                for row in ran
+            ]
+    return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -336,6 +373,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts = parser.add_mutually_exclusive_group()
     parts.add_argument("--no-run", action="store_true", help="plan only")
     parts.add_argument("--no-plan", action="store_true", help="the run's tables only")
+    parser.add_argument(
+        "--calibrate", action="store_true", help="fit the numbers of this CPU first"
+    )
     parser.add_argument(
         "--tune",
         type=float,
@@ -355,18 +395,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"\n### {target}\n", *plan_table(planned), sep="\n", flush=True)
         rows[target] = [asdict(row) for row in planned]
     if not options.no_run:
-        ways = {"run": priced}
-        with Runner("cpu") as runner:
-            if options.tune:
-                ways["tuned"] = partial(tuned, seconds=options.tune, runner=runner)
-            for way, plan_of in ways.items():
-                ran = [_ran(path, plan_of, runner) for path in paths]
-                print(f"\n### {way} on this CPU\n", *run_table(ran), sep="\n")
-                print("", *kind_table(ran), sep="\n", flush=True)
-                rows[way] = [
-                    {**asdict(row), "speedup": row.speedup, "measured": row.measured}
-                    for row in ran
-                ]
+        rows.update(_run_tables(paths, options))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 

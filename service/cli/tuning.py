@@ -60,7 +60,7 @@ class Asked:
 
         return TuningSession(
             self.prepared.model,
-            self.prepared.device.id,
+            self.prepared.device,
             self.prepared.options,
             Budget(seconds=self.seconds, trials=self.trials),
             cached.known,
@@ -81,6 +81,14 @@ def tune(
     budget_trials: Annotated[
         int, typer.Option("--budget-trials", min=1, help="Kernel runs to spend.")
     ] = 400,
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            "-t",
+            help="Whose numbers price what is not measured: cpu@latest.",
+        ),
+    ] = "",
     seed: Annotated[int, typer.Option("--seed", help="Of the search.")] = 0,
     cache: Annotated[
         str, typer.Option("--cache", help="Caches before a timed launch: cold, warm.")
@@ -112,11 +120,11 @@ def tune(
     Kernel runs of earlier models are taken from the database, and new ones are added.
     """
     from service.cli import kernel_cache
-    from service.jobs.planning import target_of
 
     mode = _cache_mode(cache)
     given = inputs.json_object("--options", options)
-    prepared = inputs.read_model(model, target_of(device).id, shape or (), given)
+    named = _target_on(device, target)
+    prepared = inputs.read_model(model, named, shape or (), given)
     asked = Asked(
         prepared=prepared,
         device=device,
@@ -140,6 +148,24 @@ def tune(
     views.show_partitions(joined["tuning"]["partitions"])
     if joined["tuning"]["partial_reason"]:
         output.line(f"partial: {joined['tuning']['partial_reason']}")
+
+
+def _target_on(device: str, target: str) -> str:
+    """The target whose plan a device can run: what was asked for, or its own.
+
+    Raises:
+        BadArgument: the device is of another kind than the target.
+    """
+    from service.jobs.planning import target_of
+
+    own = target_of(device)
+    if target and inputs.device_of(target).kind != own.kind:
+        raise BadArgument(
+            "--target",
+            f"{target!r} is a plan for another kind of device than {device}",
+            hint=f"leave it out, or give {own.id}@latest after `fuseplan calibrate`",
+        )
+    return target or own.id
 
 
 def _cache_mode(word: str) -> CacheMode:

@@ -110,7 +110,7 @@ def open_tuning(
     prepared = planner.prepare(question)
     session = TuningSession(
         prepared.model,
-        prepared.device.id,
+        prepared.device,
         prepared.options,
         Budget(seconds=job.budget_seconds, trials=job.budget_trials),
         known,

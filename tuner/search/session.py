@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+from cost_model.device import Device
 from tuner.errors import TunerError
 from tuner.model import Model
 from tuner.pipeline import Planner, plan_key, resolve_target
@@ -49,7 +50,8 @@ class TuningSession:
 
     Args:
         model: what to tune.
-        target: device of the catalogue; also names the worker's device.
+        target: device that plans are for, by its name in the catalogue, or one that is
+            not in it, such as a calibrated one.
         options: what the user asked.
         budget: when to stop.
         known: results of earlier runs by measurement key; they cost nothing.
@@ -67,7 +69,7 @@ class TuningSession:
     def __init__(  # noqa: PLR0913 - what a run depends on
         self,
         model: Model,
-        target: str,
+        target: str | Device,
         options: Options,
         budget: Budget,
         known: Mapping[str, Mapping[str, Any]] | None = None,
@@ -80,7 +82,7 @@ class TuningSession:
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.model = model
-        self.device = resolve_target(target)
+        self.device = resolve_target(target) if isinstance(target, str) else target
         self.options = options
         self.budget = budget
         self.key = plan_key(model, self.device, options)

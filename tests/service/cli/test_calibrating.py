@@ -65,6 +65,25 @@ def test_the_planner_uses_it_only_when_asked(
     assert latest["plan_key"] == named["plan_key"] != plain["plan_key"]
 
 
+def test_a_run_is_priced_by_the_numbers_that_were_asked_for(
+    fuseplan: Fuseplan, model: Path
+) -> None:
+    """The tuned plan rests on them, and is kept by its own key, not by `cpu`s."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tuner.runtime.runner.Runner", FakeRunner)
+        named = fuseplan("calibrate", "--json").json["target"]
+    words = ("--budget-seconds", 4, "--budget-trials", 3, "--json")
+    tuned = fuseplan("tune", model, "--target", "cpu@latest", *words).json
+    assert tuned["target"]["id"] == named
+    found = fuseplan("lookup", model, "--target", named, "--require", "measured")
+    assert found.code == 0
+    plain = fuseplan("lookup", model, "--target", "cpu", "--require", "measured")
+    assert plain.code != 0
+    refused = fuseplan("tune", model, "--target", "sm_90", *words)
+    assert refused.code == 2
+    assert "another kind of device than cpu" in refused.out
+
+
 def test_the_table_names_the_target(
     fuseplan: Fuseplan, calibration: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
