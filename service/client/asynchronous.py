@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -102,19 +103,18 @@ class AsyncClient:
 
     async def events(self, job: str, *, after: str = "") -> AsyncIterator[Event]:
         """The events of a job, past and to come, until it is over."""
-        asked = requests.events(job, after)
-        draft = answers.Draft()
+        last = after
         try:
-            async with self._http.stream("GET", **asked) as answer:
-                if not is_success(answer):
-                    await answer.aread()
-                    checked(answer)
-                async for line in answer.aiter_lines():
-                    event = draft.take(line)
-                    if event is not None:
+            for _ in requests.spare_tries("GET"):
+                with suppress(*requests.CUT_OFF):
+                    async for event in self._events(job, last):
+                        last = event.id or last
                         yield event
+                    return
+            async for event in self._events(job, last):
+                yield event
         except UNSENT as error:
-            raise unavailable(self.address + asked["url"], error) from error
+            raise unavailable(self.address + requests.events_of(job), error) from error
 
     async def lookup(
         self, key: str, *, evidence: Evidence = "analytic"
@@ -164,6 +164,18 @@ class AsyncClient:
         answer = await self._send("POST", "/v1/bundles", content=data, headers=headers)
         return checked(answer)
 
+    async def _events(self, job: str, after: str) -> AsyncIterator[Event]:
+        """The events of one stream; fails as httpx does."""
+        draft = answers.Draft()
+        async with self._http.stream("GET", **requests.events(job, after)) as answer:
+            if not is_success(answer):
+                await answer.aread()
+                checked(answer)
+            async for line in answer.aiter_lines():
+                event = draft.take(line)
+                if event is not None:
+                    yield event
+
     async def _read(self, asked: Mapping[str, Any]) -> httpx.Response:
         """A whole answer within the budget, however slowly it drips.
 
@@ -175,11 +187,17 @@ class AsyncClient:
             if left <= 0:
                 raise TimeoutError
             async with asyncio.timeout(left):
-                given = {"method": "GET", **asked}
-                return await self._http.request(timeout=left, **given)
+                given = {"method": "GET", "timeout": left, **asked}
+                return await self._request(**given)
 
     async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
-            return await self._http.request(method, path, **request)
+            return await self._request(method, path, **request)
         except UNSENT as error:
             raise unavailable(self.address + path, error) from error
+
+    async def _request(self, method: str, url: str, **request: Any) -> httpx.Response:
+        for _ in requests.spare_tries(method):
+            with suppress(*requests.CUT_OFF):
+                return await self._http.request(method, url, **request)
+        return await self._http.request(method, url, **request)

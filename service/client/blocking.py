@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -115,6 +116,8 @@ class Client:
     def events(self, job: str, *, after: str = "") -> Iterator[Event]:
         """The events of a job, past and to come, until it is over.
 
+        A stream that is cut off goes on once, behind the last event that came.
+
         Args:
             job: id of the job.
             after: id of the last event seen; the stream goes on behind it.
@@ -122,15 +125,17 @@ class Client:
         Raises:
             Refused, ServiceUnavailable: see the classes.
         """
-        asked = requests.events(job, after)
+        last = after
         try:
-            with self._http.stream("GET", **asked) as answer:
-                if not is_success(answer):
-                    answer.read()
-                    checked(answer)
-                yield from answers.parse_events(answer.iter_lines())
+            for _ in requests.spare_tries("GET"):
+                with suppress(*requests.CUT_OFF):
+                    for event in self._events(job, last):
+                        last = event.id or last
+                        yield event
+                    return
+            yield from self._events(job, last)
         except UNSENT as error:
-            raise unavailable(self.address + asked["url"], error) from error
+            raise unavailable(self.address + requests.events_of(job), error) from error
 
     def lookup(self, key: str, *, evidence: Evidence = "analytic") -> StoredPlan | Miss:
         """The stored plan of a key; never raises, never takes longer than the budget.
@@ -187,6 +192,14 @@ class Client:
         answer = self._send("POST", "/v1/bundles", content=data, headers=headers)
         return checked(answer)
 
+    def _events(self, job: str, after: str) -> Iterator[Event]:
+        """The events of one stream; fails as httpx does."""
+        with self._http.stream("GET", **requests.events(job, after)) as answer:
+            if not is_success(answer):
+                answer.read()
+                checked(answer)
+            yield from answers.parse_events(answer.iter_lines())
+
     def _read(self, asked: Mapping[str, Any]) -> httpx.Response:
         """A whole answer within the budget, however slowly it drips.
 
@@ -214,12 +227,18 @@ class Client:
         single steps at most, so that only the one who waits can end the whole.
         """
         try:
-            coming.set_result(self._whole(asked, deadline))
+            coming.set_result(self._answer(asked, deadline))
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
             coming.set_exception(error)
 
-    def _whole(self, asked: Mapping[str, Any], deadline: float) -> httpx.Response:
+    def _answer(self, asked: Mapping[str, Any], deadline: float) -> httpx.Response:
         given = {"method": "GET", **asked}
+        for _ in requests.spare_tries(given["method"]):
+            with suppress(*requests.CUT_OFF):
+                return self._whole(given, deadline)
+        return self._whole(given, deadline)
+
+    def _whole(self, given: Mapping[str, Any], deadline: float) -> httpx.Response:
         parts = []
         left = self._budget.left(deadline)
         with self._http.stream(timeout=left, **given) as answer:
@@ -236,6 +255,9 @@ class Client:
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
+            for _ in requests.spare_tries(method):
+                with suppress(*requests.CUT_OFF):
+                    return self._http.request(method, path, **request)
             return self._http.request(method, path, **request)
         except UNSENT as error:
             raise unavailable(self.address + path, error) from error

@@ -13,6 +13,10 @@ from service.client.values import Evidence, Submit
 ZSTD: Final[Mapping[str, str]] = {"Content-Type": "application/zstd"}
 MOST_KEYS: Final = 1000
 """Of one question for many plans (docs/api.md)."""
+CUT_OFF: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+"""What a connection that was kept may meet when it is used again: whoever is at either
+end, or between, may close it in that moment (RFC 9112, section 9.3.1)."""
+
 STREAM: Final = httpx.Timeout(10.0, read=60.0)
 """An event may be long in coming; but the service says every 15 seconds that it is
 there, so that a host that has been silent for longer is gone."""
@@ -21,6 +25,16 @@ there, so that a host that has been silent for longer is gone."""
 def bearer(token: str) -> dict[str, str]:
     """The header that shows a token; none without one."""
     return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def spare_tries(method: str) -> range:
+    """How often a request is sent again when its connection is cut off.
+
+    Once, where to be asked twice changes no more than to be asked once (RFC 9110,
+    section 9.2.2): what is posted here is known by its content. Who cancels a job twice
+    is told that it has ended.
+    """
+    return range(0 if method == "DELETE" else 1)
 
 
 def submit(asked: Submit, timeout_seconds: float) -> dict[str, Any]:
@@ -48,7 +62,12 @@ def many(keys: Sequence[str], evidence: Evidence) -> Iterator[dict[str, Any]]:
         yield {"method": "POST", "url": "/v1/plans:lookup", "json": asked}
 
 
+def events_of(job: str) -> str:
+    """Where the events of a job are told."""
+    return f"/v1/jobs/{job}/events"
+
+
 def events(job: str, after: str) -> dict[str, Any]:
     """The events of a job behind one of them."""
     headers = {"Last-Event-ID": after} if after else {}
-    return {"url": f"/v1/jobs/{job}/events", "headers": headers, "timeout": STREAM}
+    return {"url": events_of(job), "headers": headers, "timeout": STREAM}

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import httpx
 import pytest
@@ -291,6 +292,141 @@ def saying(*parts: bytes, pause_seconds: float = 0.0) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+class Forgetful:
+    """A service that closes every connection as it is used a second time.
+
+    Attributes:
+        asked: the requests that it got, by method and path.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listener.accept()
+            except OSError:
+                return
+            with caller, caller.makefile("rb") as said:
+                if path := self._next(said):
+                    caller.sendall(self._answer(path))
+                    self._next(said)
+
+    def _next(self, said: BinaryIO) -> str:
+        """Read a request to its end; gives its path."""
+        first, *lines = iter(said.readline, b"\r\n") if said.peek() else [b""]
+        if not first:
+            return ""
+        length = [n for n in lines if n.lower().startswith(b"content-length:")]
+        said.read(int(length[0].partition(b":")[2]) if length else 0)
+        method, path, _ = first.decode().split()
+        self.asked.append(f"{method} {path}")
+        return path
+
+    def _answer(self, path: str) -> bytes:
+        if path.endswith("/events"):
+            some = b"id: 7\nevent: trial\ndata: {}\n\n"
+            return http(some, Content_Type="text/event-stream")
+        if "lookup" in path:
+            return http(b'{"found": [], "missing": []}')
+        job = {"id": "1", "state": "running", "progress": None, "digest": "d"}
+        more = {"plan_key": "k", "evidence": "analytic", "plan": {}}
+        return http(json.dumps(job | more).encode())
+
+
+@pytest.fixture
+def forgetful() -> Iterator[Forgetful]:
+    """A service that closes every connection as it is used a second time."""
+    service = Forgetful()
+    yield service
+    service.close()
+
+
+async def ask_all(client: AsyncClient) -> None:
+    """What may be asked twice, each on a connection that was used before."""
+    await client.get("/v1/devices")
+    assert isinstance(await client.lookup("k"), StoredPlan)
+    assert isinstance(await client.blob("d"), bytes)
+    await client.lookup_many(["k"])
+    assert (await client.submit(Submit(model=MODEL))).plan_key == "k"
+    assert [event.id async for event in client.events("1")] == ["7"]
+    assert (await client.job("1")).id == "1"
+    with pytest.raises(ServiceUnavailable):
+        await client.cancel("1")
+
+
+def test_a_connection_that_was_closed_in_between_costs_no_answer(
+    forgetful: Forgetful,
+) -> None:
+    """Whatever may be asked twice is: lookups, submissions, events; a cancel is not.
+
+    A kept connection may be closed just as it is used again, by whoever.
+    """
+    with Client(forgetful.address, lookup_budget_seconds=60) as client:
+        client.get("/v1/devices")
+        assert isinstance(client.lookup("k"), StoredPlan)
+        assert isinstance(client.blob("d"), bytes)
+        client.lookup_many(["k"])
+        assert client.submit(Submit(model=MODEL)).plan_key == "k"
+        assert [event.id for event in client.events("1")] == ["7"]
+        assert client.job("1").id == "1"
+        with pytest.raises(ServiceUnavailable):
+            client.cancel("1")
+    first, forgetful.asked = forgetful.asked, []
+
+    async def again() -> None:
+        async with AsyncClient(forgetful.address, lookup_budget_seconds=60) as client:
+            await ask_all(client)
+
+    asyncio.run(again())
+    assert first == forgetful.asked
+    assert len(first) == 14
+    assert [one for one in first if first.count(one) == 1] == [
+        "GET /v1/devices",
+        "DELETE /v1/jobs/1",
+    ]
+
+
+def test_a_stream_that_is_cut_off_goes_on() -> None:
+    """Once, behind the last event that came: none is told twice, none is left out."""
+
+    def part(number: int, *, is_last: bool) -> bytes:
+        told = f"id: {number}\nevent: trial\ndata: {{}}\n\n".encode()
+        whole = http(told + b" " * (not is_last), Content_Type="text/event-stream")
+        return whole if is_last else whole.removesuffix(b" ")
+
+    def serve(listener: socket.socket) -> None:
+        for is_last in (False, True, False, False):
+            caller, _ = listener.accept()
+            with caller:
+                said = caller.recv(65536)
+                assert (b"last-event-id: 1" in said.lower()) is (heard[-1:] == [1])
+                heard.append(1 if len(heard) % 2 == 0 else 2)
+                caller.sendall(part(heard[-1], is_last=is_last))
+
+    heard: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        with Client(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+            assert [event.id for event in client.events("1")] == ["1", "2"]
+            with pytest.raises(ServiceUnavailable):  # it is cut off again
+                list(client.events("1"))
+            assert heard == [1, 2, 1, 2]
     thread.join()
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from service.app import prepare
+from service.client import AsyncClient, StoredPlan, Submit
 from service.settings import Settings
 from service.store import Database, connect, jobs, retention
 from tests.conftest import SOAK
@@ -46,9 +47,16 @@ KINDS = ("sqlite", "postgresql") if SOAK else ("postgresql",)
 are killed on SQLite by tests of their own."""
 LOOK_SECONDS = SUBMITTERS / 200
 """Between two looks of one submitter: all together they ask 200 times a second."""
+CROWD_SECONDS = 2 * PATIENCE_SECONDS
+"""What one submitter may take; most of it he waits for his turn."""
 WORKERS = ("null:0", "null:1")
 ONNX = {"Content-Type": "application/onnx"}
-TUNED = {"target": "cpu", "mode": "tuned", "budget_seconds": 10, "budget_trials": 20}
+TUNED: Mapping[str, Any] = {
+    "target": "cpu",
+    "mode": "tuned",
+    "budget_seconds": 10,
+    "budget_trials": 20,
+}
 API = "api"
 
 
@@ -192,37 +200,36 @@ def test_whatever_is_killed_nothing_accepted_is_lost(
         check_all(house, accepted)
 
 
-async def get_measured(
-    client: httpx.AsyncClient, number: int, address: str
-) -> tuple[str, str]:
+async def get_measured(client: AsyncClient, number: int) -> tuple[str, str]:
     """Hand in a renamed copy of one of the graphs; gives key and digest of its plan."""
     model = graph_onnx(prefix=f"s{number}_", width=32 + number % GRAPHS)
-    answer = await client.post(
-        f"{address}/v1/plans", content=model, params=TUNED, headers=ONNX
-    )
-    assert answer.status_code in {200, 202}, answer.text
-    told = answer.json()
-    assert f"s{number}_relu" in {n for names in told["names"].values() for n in names}
-    path = f"{address}/v1/plans/{told['plan_key']}?evidence=measured"
+    told = await client.submit(Submit(model=model, **TUNED))
+    assert f"s{number}_relu" in {n for names in told.names.values() for n in names}
     for _ in range(round(PATIENCE_SECONDS / LOOK_SECONDS)):
-        plan = await client.get(path)
-        if plan.status_code == httpx.codes.OK:
-            return told["plan_key"], plan.headers["ETag"]
+        plan = await client.lookup(told.plan_key, evidence="measured")
+        if isinstance(plan, StoredPlan):
+            return plan.key, plan.digest
+        assert not plan.error, plan
         await asyncio.sleep(LOOK_SECONDS)
-    pytest.fail(plan.text)
+    pytest.fail(str(plan))
 
 
 def test_many_submitters_of_few_graphs_share_jobs(
     fleet_url: str, tmp_path: Path
 ) -> None:
-    """All at once: one job for each graph, and every submitter gets its plan."""
+    """All at once: one job for each graph, and every submitter gets its plan.
+
+    They share a hundred connections of our own client, which asks again where one is
+    closed just as it is used.
+    """
 
     async def crowd(address: str) -> list[tuple[str, str]]:
-        limits = httpx.Limits(max_connections=100)
-        async with httpx.AsyncClient(
-            limits=limits, timeout=600, trust_env=False
+        async with AsyncClient(
+            address,
+            timeout_seconds=CROWD_SECONDS,
+            lookup_budget_seconds=CROWD_SECONDS,
         ) as client:
-            asked = (get_measured(client, n, address) for n in range(SUBMITTERS))
+            asked = (get_measured(client, number) for number in range(SUBMITTERS))
             return await asyncio.gather(*asked)
 
     with housed(fleet_url, tmp_path) as house:
