@@ -64,6 +64,15 @@ ROW_REPEATS: Final = 32
 """Most rows that a team of a CPU takes by default, one after the other. Blocks of one
 team go through memory in order (layer norm of a sum, 64 MiB a tensor: 6.3 ms, 6.8 with
 four teams of 8 rows)."""
+MANY_TEAMS: Final = 32
+"""Teams of a CPU's block that take columns one by one. Sums of 1024 columns take 1.2
+times as long with any fewer, columns side by side or not, and 2.4 times by default; a
+softmax of columns 1.3 to 1.8 times the least, 1.8 to 2.1 by default (both recordings of
+whole spaces). With columns side by side so many teams are slower than few (1.8 against
+1.2; 1.6 against 1.0)."""
+MANY_TEAMS_LANES: Final = (32, 64, 128)
+"""Lanes of these teams. With 16, a team reads one line of a row at a time, and takes
+2.2 to 2.7 times as long as with 32 (sums; the softmax: 1.3 to 1.5)."""
 LONG_TEAM: Final = 2048
 """Rows that could use more lanes than this get the largest blocks."""
 _WIDEST_BYTES: Final = 16
@@ -403,7 +412,9 @@ def _column_candidates(nest: LoopNest, device: Device) -> Iterator[Schedule]:
         # Teams, and columns side by side in a thread, are chains of sums that do not
         # wait for each other. What the compiler makes of them is known by trying alone
         # (softmax of 1024 columns 2.7 times as fast, a norm of 2048 3 times as slow).
-        grid = itertools.product((16, 64, 256), (1, 4), (1, 4), (1, 4))
+        few = itertools.product((16, 64, 256), (1, 4), (1, 4), (1, 4))
+        many = itertools.product(MANY_TEAMS_LANES, (MANY_TEAMS,), (1,), (1,))
+        grid: Iterable[tuple[int, ...]] = itertools.chain(few, many)
     else:
         grid = itertools.product(
             (32, 64, 128), (1, 2, 4, 8, 16, 32), _vectors(nest, device), (1, 4, 8)
