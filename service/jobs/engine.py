@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Final, cast
+from contextlib import suppress
+from typing import Any, Final, Protocol, cast
 
 import structlog
 from dbos import (
@@ -35,7 +36,6 @@ VERSION: Final = "plan-v3"
 """Pinned: a worker takes up jobs of its own version only. Grows with the workflow."""
 
 WORKFLOW: Final = "tune"
-MAX_RECOVERIES: Final = 3
 QUEUE_POLL_SECONDS: Final = 0.2
 RETRY_SECONDS: Final = 0.5
 """How long a step waits before it tries a database again that is away."""
@@ -49,6 +49,16 @@ _UNDONE: Final = sorted((_OVER | {"PENDING", "ENQUEUED"}) - {"SUCCESS"})
 
 Step = Callable[[str, Callable[[], Any]], Any]
 """Runs a function once, by name: repeated after a crash, it gives the old result."""
+
+
+class Attempts(Protocol):
+    """Counts the workers that began a job and did not leave it in order."""
+
+    def begin(self, job: str) -> bool:
+        """Count one more; False when the job has ended instead."""
+
+    def leave(self, job: str) -> None:
+        """Count one less."""
 
 
 class Draining(BaseException):
@@ -133,6 +143,7 @@ class Engine:
         executor: unique and stable name of this worker.
         queues: which queues it serves.
         run: does a job, given its id and a way to make steps.
+        attempts: told of each begin, and of each time that a job is left in order.
         version: whose jobs it takes up.
     """
 
@@ -143,6 +154,7 @@ class Engine:
         executor: str,
         queues: tuple[str, ...],
         run: Callable[[str, Step], str],
+        attempts: Attempts,
         version: str = VERSION,
     ) -> None:
         self._url = url
@@ -150,10 +162,12 @@ class Engine:
         self._executor = executor
         self._queues = queues
         self._run = run
+        self._attempts = attempts
         self._draining = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
         self._idle_claims: frozenset[str] = frozenset()
+        self._counted: str | None = None
         self.job: str | None = None
 
     @property
@@ -176,7 +190,7 @@ class Engine:
 
         @DBOS.workflow(
             name=WORKFLOW,
-            max_recovery_attempts=MAX_RECOVERIES,
+            max_recovery_attempts=None,  # its count takes a restart for a death
             serialization_type=WorkflowSerializationFormat.PORTABLE,
         )
         def tune(job: str) -> str:
@@ -194,7 +208,9 @@ class Engine:
     def stop(self, *, patience_seconds: float) -> None:
         """Leave work at its next step; it goes on when a worker starts again."""
         self._draining.set()
-        self._idle.wait(patience_seconds)
+        job = self.job
+        if not self._idle.wait(patience_seconds) and job is not None:
+            self._leave(job)  # its step is too long to wait for: no fault of the job
         DBOS.destroy(destroy_registry=True)
 
     def adopt(self, living: frozenset[str]) -> tuple[str, ...]:
@@ -278,14 +294,33 @@ class Engine:
         self._idle.clear()
         self.job = job
         try:
+            if not self._patient(lambda: self._attempts.begin(job))():
+                return "failed"
+            self._counted = job
+            return self._attempt(job)
+        finally:
+            self.job = None
+            self._idle.set()
+
+    def _attempt(self, job: str) -> str:
+        try:
             return self._run(job, self._step)
         except TROUBLE as error:
             # It is not the job's end: the worker takes it up again (`adopt`).
             log.warning("job left until the database is back", job=job)
+            self._leave(job)
             raise Draining from error
-        finally:
-            self.job = None
-            self._idle.set()
+        except Draining:
+            self._leave(job)
+            raise
+
+    def _leave(self, job: str) -> None:
+        """Take the attempt back, once; who ends while the database is away cannot."""
+        counted, self._counted = self._counted, None
+        if counted is None:
+            return
+        with suppress(Draining):
+            self._patient(lambda: self._attempts.leave(job))()
 
     def _step(self, name: str, function: Callable[[], Any]) -> Any:
         if self.draining:

@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
-from service.errors import DeviceBusy, JobLost
-from service.errors.problems import problem_of
+from service.errors import DeviceBusy
+from service.jobs.attempts import Attempts
 from service.jobs.engine import TROUBLE, VERSION, Engine
 from service.jobs.locks import DeviceLock, NameLock, process_lives
 from service.jobs.planning import Planner, queue_of, target_of
@@ -77,11 +77,13 @@ class Worker:
             open_runner=lambda: open_runner(settings.device),
             clock=clock,
         )
+        self._attempts = Attempts(database=database, clock=clock)
         self._engine = Engine(
             url=settings.url,
             executor=self.name,
             queues=(self.queue,),
             run=workflow.run,
+            attempts=self._attempts,
         )
         self._stopping = threading.Event()
         self._pulse = threading.Thread(target=self._beat_on, daemon=True)
@@ -175,7 +177,7 @@ class Worker:
             if job.request.queue == self.queue and job.id not in worked_on
         )
         for job in self._engine.given_up(mine):
-            self._end_lost(job)
+            self._attempts.give_up(job)
 
     def _lives(self, beat: Heartbeat) -> bool:
         """Whether a worker's jobs are its own still.
@@ -222,20 +224,6 @@ class Worker:
         if found is not None and found.active:
             self._engine.begin_anew(job, self.queue)
             log.warning("job of an older version begins anew", job=job, was=version)
-
-    def _end_lost(self, job: str) -> None:
-        lost = JobLost(
-            f"job {job}",
-            "its worker died while it did it, and every repetition died too",
-            hint="look into the worker's log; a smaller model may get through",
-        )
-        told = problem_of(lost).document()
-        with self._database.write() as session:
-            found = jobs.find(session, job)
-            if found is None or not found.active:
-                return  # it came to its end while this worker looked around
-            jobs.finish(session, job, "failed", now=self._clock(), error=told)
-        log.error("job given up", job=job)
 
     def _beat(self) -> None:
         with self._database.write() as session:

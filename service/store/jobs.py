@@ -99,6 +99,7 @@ class Job:
         error: problem+json of a failed job.
         batches: how many batches of measurements are stored.
         cancel_requested: whether it ends after the batch in flight.
+        attempts: how many workers began it and neither ended it nor left it in order.
     """
 
     request: JobRequest
@@ -110,6 +111,7 @@ class Job:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    attempts: int = 0
 
     @property
     def id(self) -> str:
@@ -165,6 +167,7 @@ class JobRow(Base):
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    attempts: Mapped[int] = mapped_column(server_default="0")
 
 
 def create(
@@ -205,6 +208,7 @@ def create(
         created_at=now,
         started_at=None,
         finished_at=None,
+        attempts=0,
     )
     if active(session, request.plan_key) is not None:
         return None
@@ -315,6 +319,19 @@ def start(session: Session, id_: str, *, now: datetime) -> Job | None:
     return _job(row)
 
 
+def begin_attempt(session: Session, id_: str) -> int:
+    """Count a worker that begins a job; gives how many are counted now."""
+    query = update(JobRow).where(JobRow.id == id_)
+    query = query.values(attempts=JobRow.attempts + 1)
+    return session.execute(query.returning(JobRow.attempts)).scalar() or 0
+
+
+def leave_attempt(session: Session, id_: str) -> None:
+    """Count a worker less: it left the job in order."""
+    query = update(JobRow).where(JobRow.id == id_, JobRow.attempts > 0)
+    session.execute(query.values(attempts=JobRow.attempts - 1))
+
+
 def begin_anew(session: Session, id_: str, *, now: datetime) -> Job | None:
     """Bring an active job back to its beginning: what it stored stays known.
 
@@ -329,6 +346,7 @@ def begin_anew(session: Session, id_: str, *, now: datetime) -> Job | None:
     if row.cancel_requested:
         return finish(session, id_, "cancelled", now=now)
     row.batches = 0
+    row.attempts = 0  # others may have died of a workflow that is no more
     if row.state == "running":
         row.state = "queued"
         append(session, id_, (EventDraft(type="state", data=_state(row)),), now=now)
@@ -502,4 +520,5 @@ def _job(row: JobRow) -> Job:
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        attempts=row.attempts,
     )

@@ -7,11 +7,34 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from service.jobs.engine import Engine, Step
+from service.app import now
+from service.jobs.attempts import Attempts
+from service.jobs.engine import VERSION, Engine, Step
+from service.store import connect
 
 QUEUE = "tune.test"
+
+
+def new_engine(
+    url: str,
+    run: Callable[[str, Step], str],
+    *,
+    executor: str = "h/null",
+    queue: str = QUEUE,
+    version: str = VERSION,
+) -> Engine:
+    """An engine on a database that has all tables."""
+    return Engine(
+        url=url,
+        executor=executor,
+        queues=(queue,),
+        run=run,
+        attempts=Attempts(database=connect(url), clock=now),
+        version=version,
+    )
 
 
 def main(url: str, log: Path, steps: int, seconds: float) -> None:
@@ -31,7 +54,7 @@ def main(url: str, log: Path, steps: int, seconds: float) -> None:
             file.write(f"{job} done\n")
         return "succeeded"
 
-    engine = Engine(url=url, executor="test/null", queues=(QUEUE,), run=run)
+    engine = new_engine(url, run, executor="test/null")
     engine.start()
     sys.stdout.write("started\n")
     sys.stdout.flush()

@@ -8,14 +8,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from service.app import now
 from service.errors import WorkerUnavailable
-from service.jobs.engine import QUEUE_POLL_SECONDS, VERSION, Engine, JobQueue, Step
-from service.store import Database
+from service.jobs.attempts import MOST_DEATHS, Attempts
+from service.jobs.engine import QUEUE_POLL_SECONDS, VERSION, JobQueue, Step
+from service.jobs.submission import Submissions
+from service.settings import Settings
+from service.store import Database, jobs
 from tests.service.jobs import counting
+from tests.service.jobs.conftest import queued
 
 ROOT = Path(__file__).parents[3]
 
@@ -74,7 +80,7 @@ def test_a_drained_job_goes_on_after_a_restart(url: str, database: Database) -> 
         return "succeeded"
 
     enqueue(database, "job-1")
-    engine = Engine(url=url, executor="h/null", queues=(counting.QUEUE,), run=first)
+    engine = counting.new_engine(url, first)
     engine.start()
     assert under_way.wait(20)
     threading.Timer(0.3, go_on.set).start()
@@ -89,11 +95,102 @@ def test_a_drained_job_goes_on_after_a_restart(url: str, database: Database) -> 
         ended.set()
         return "succeeded"
 
-    engine = Engine(url=url, executor="h/null", queues=(counting.QUEUE,), run=second)
+    engine = counting.new_engine(url, second)
     engine.start()
     assert ended.wait(20)
     engine.stop(patience_seconds=5)
     assert ran == ["one", "two"]
+
+
+RESTARTS = 5
+"""More than the deaths after which a job is given up."""
+
+
+def test_restarts_in_order_are_no_deaths(
+    settings: Settings, database: Database, submissions: Submissions
+) -> None:
+    """However often a job is left at a step, it goes on, and comes to its end."""
+    assert RESTARTS > MOST_DEATHS
+    job = queued(submissions)
+    left: list[int] = []
+    for _ in range(RESTARTS):
+        under_way, leave = threading.Event(), threading.Event()
+
+        def begin(
+            _job: str, step: Step, here: threading.Event, there: threading.Event
+        ) -> str:
+            here.set()
+            there.wait(10)
+            return str(step("never", lambda: "succeeded"))
+
+        engine = counting.new_engine(
+            settings.url,
+            partial(begin, here=under_way, there=leave),
+            queue="tune.cpu",
+        )
+        engine.start()
+        assert under_way.wait(20)
+        left.append(attempts(database, job))
+        threading.Timer(0.1, leave.set).start()
+        engine.stop(patience_seconds=5)
+        left.append(attempts(database, job))
+    assert left == [1, 0] * RESTARTS
+
+    engine = counting.new_engine(
+        settings.url, lambda _, step: str(step("one", lambda: "ok")), queue="tune.cpu"
+    )
+    engine.start()
+    until(lambda: engine.given_up((job,)) == (job,))
+    engine.stop(patience_seconds=5)
+    assert attempts(database, job) == 1
+
+
+def test_a_step_that_is_too_long_to_wait_for_is_no_death(
+    settings: Settings, database: Database, submissions: Submissions
+) -> None:
+    """A worker that ends in the middle of it takes its attempt back, and once."""
+    job = queued(submissions)
+    under_way, leave = threading.Event(), threading.Event()
+
+    def run(_job: str, step: Step) -> str:
+        step("long", lambda: under_way.set() or leave.wait(10))
+        return str(step("never", lambda: "succeeded"))
+
+    engine = counting.new_engine(settings.url, run, queue="tune.cpu")
+    engine.start()
+    assert under_way.wait(20)
+    with database.write() as session:
+        assert jobs.begin_attempt(session, job) == 2  # of some worker that died
+    threading.Timer(0.5, leave.set).start()
+    engine.stop(patience_seconds=0.1)
+    until(lambda: engine.job is None)
+    assert attempts(database, job) == 1
+
+
+def attempts(database: Database, job: str) -> int:
+    """How many workers are counted that began a job."""
+    with database.read() as session:
+        found = jobs.find(session, job)
+    assert found is not None
+    return found.attempts
+
+
+def test_a_job_that_kills_its_workers_is_given_up(
+    database: Database, submissions: Submissions
+) -> None:
+    """Whoever takes it over: deaths are counted, and the last one ends it."""
+    job = queued(submissions)
+    counted = Attempts(database=database, clock=now)
+    for _ in range(MOST_DEATHS):
+        assert counted.begin(job)
+        counted.leave(job)  # in order, between two deaths
+        assert counted.begin(job)
+    assert not counted.begin(job)
+    with database.read() as session:
+        found = jobs.find(session, job)
+    assert found is not None
+    assert (found.state, (found.error or {})["code"]) == ("failed", "job-lost")
+    assert queued(submissions) != job
 
 
 def test_each_version_takes_up_its_own_jobs(url: str, database: Database) -> None:
@@ -108,13 +205,7 @@ def test_each_version_takes_up_its_own_jobs(url: str, database: Database) -> Non
             step("one", lambda: ran.append((version, job)))
             return "succeeded"
 
-        engine = Engine(
-            url=url,
-            executor=f"h/{version}",
-            queues=(counting.QUEUE,),
-            run=run,
-            version=version,
-        )
+        engine = counting.new_engine(url, run, executor=f"h/{version}", version=version)
         engine.start()
         until(lambda: len(ran) == enough)
         engine.adopt(frozenset())
@@ -141,7 +232,7 @@ def test_only_jobs_of_older_versions_begin_anew(url: str, database: Database) ->
 
     enqueue(database, "newer", version="plan-v99")
     enqueue(database, "older", version="plan-v0")
-    engine = Engine(url=url, executor="h/null", queues=(counting.QUEUE,), run=run)
+    engine = counting.new_engine(url, run)
     engine.start()
     assert engine.outdated() == (("older", "plan-v0"),)
     engine.begin_anew("older", counting.QUEUE)
@@ -173,7 +264,7 @@ def test_a_job_whose_transaction_fails_is_never_run(
         ran.append(job)
         return "succeeded"
 
-    engine = Engine(url=url, executor="h/null", queues=(counting.QUEUE,), run=run)
+    engine = counting.new_engine(url, run)
     engine.start()
     until(lambda: len(ran) == 2)
     engine.stop(patience_seconds=5)

@@ -8,67 +8,30 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from service.app import make_worker, new_id, now
+from service.app import make_worker, now
 from service.errors import DeviceBusy
-from service.jobs.engine import VERSION, Engine, JobQueue, Step
+from service.jobs.engine import VERSION, JobQueue, Step
 from service.jobs.locks import DeviceLock, process_lives
-from service.jobs.planning import Planner, Question
+from service.jobs.planning import Planner
 from service.jobs.session import Tuning, open_tuning
-from service.jobs.submission import Ask, Submissions
+from service.jobs.submission import Submissions
 from service.jobs.worker import Worker
 from service.settings import Settings
 from service.store import Database, devices, events, heartbeats, jobs
 from service.store.devices import StoredDevice
 from service.store.heartbeats import Heartbeat
 from tests.service.api.models import graph_onnx
+from tests.service.jobs.conftest import ask, queued
+from tests.service.jobs.counting import new_engine
 from tuner.runtime.runner import Runner
 
 OLDER = "plan-v2"
-
-
-@pytest.fixture
-def settings(url: str, tmp_path: Path) -> Settings:
-    """Settings for a null device."""
-    return Settings(data_home=tmp_path, database_url=url, device="null:0")
-
-
-@pytest.fixture
-def submissions(settings: Settings, database: Database) -> Iterator[Submissions]:
-    """Takes jobs for a processor that a worker once offered."""
-    with database.write() as session:
-        devices.put(
-            session,
-            StoredDevice(
-                name="cpu",
-                host="elsewhere",
-                target="cpu",
-                queues=("tune.cpu",),
-                facts={},
-                seen_at=datetime(2026, 1, 1, tzinfo=UTC),
-            ),
-        )
-    queue = JobQueue(database)
-    yield Submissions(
-        settings=settings,
-        database=database,
-        planner=Planner(plan_seconds=5),
-        queue=queue,
-        clock=now,
-        new_id=new_id,
-    )
-    queue.close()
-
-
-def ask() -> Ask:
-    """The small model, to be tuned."""
-    question = Question(data=graph_onnx(), form="onnx", target="cpu", options={})
-    return Ask(question=question, mode="tuned", budget_seconds=5, budget_trials=20)
 
 
 def look_until_ended(worker: Worker, database: Database, job: str) -> jobs.Job:
@@ -83,13 +46,6 @@ def look_until_ended(worker: Worker, database: Database, job: str) -> jobs.Job:
             return found
         time.sleep(0.1)
     pytest.fail("the job did not end")
-
-
-def queued(submissions: Submissions) -> str:
-    """A job that waits."""
-    answer = submissions.submit(ask())
-    assert answer.job is not None
-    return answer.job.id
 
 
 def test_a_job_of_a_dead_worker_is_taken_over(
@@ -249,11 +205,11 @@ def leave_outdated(settings: Settings, submissions: Submissions) -> tuple[str, s
         step("measure", lambda: None)
         return "succeeded"
 
-    engine = Engine(
-        url=settings.url,
+    engine = new_engine(
+        settings.url,
+        old,
         executor="elsewhere/cpu",
-        queues=("tune.cpu",),
-        run=old,
+        queue="tune.cpu",
         version=OLDER,
     )
     begun = queued(submissions)

@@ -96,7 +96,7 @@ def test_a_used_database_goes_down_and_up_again(tmp_path: Path) -> None:
     database = connect(url)
     config = configuration()
     counted = text("SELECT (SELECT count(*) FROM jobs), count(*) FROM job_events")
-    for name in ("0005", "0004", "0003", "0002", "0001", newest_revision()):
+    for name in ("0006", "0005", "0004", "0003", "0002", "0001", newest_revision()):
         go = command.upgrade if name == newest_revision() else command.downgrade
         with database.writer.begin() as connection:
             config.attributes["connection"] = connection
