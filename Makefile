@@ -18,23 +18,29 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	$(BIN)/fuseplan demo $(if $(ONCE),--once)
 
-# Tests that time this processor, or kill processes after seconds in which they had to
-# come so far, have it for themselves; all others judge values alone, which wait for
-# nobody. By file: a new one is in the first part until it has such a reason.
-ALONE := tests/service/api/test_process.py \
-	$(addprefix tests/service/cli/test_,running.py tuning.py) \
-	$(addprefix tests/service/jobs/test_,fleet.py outages.py stopping.py worker.py) \
+# In this order: what judges values alone and waits for nobody; what waits for processes
+# that it kills and starts again, two files at a time, so that each file has a core; and
+# what times this processor, by itself. By file: a new one is in the first part until it
+# has such a reason.
+WAITING := $(addprefix tests/service/jobs/test_,outages.py fleet.py) \
+	tests/service/api/test_process.py \
+	$(addprefix tests/service/jobs/test_,worker.py stopping.py)
+ALONE := $(addprefix tests/service/cli/test_,running.py tuning.py) \
 	$(addprefix tests/tuner/runtime/test_, \
 	backends.py bench.py executor.py flush.py runner.py) \
 	$(addprefix tests/tuner/search/test_, \
 	faults.py never_regress.py on_processor.py)
+# Plugins that no test uses take a second to load; the rewritten tests are kept, also
+# where Python is told to keep no bytecode.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -p no:schemathesis -p no:anyio
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
 test: install
 ifdef TESTS
-	$(BIN)/python -m pytest -q $(TESTS)
+	$(PYTEST) $(TESTS)
 else
-	$(BIN)/python -m pytest -q --durations=30 -n 2 --dist loadfile --no-loadscope-reorder \
-		$(ALONE:%=--ignore=%)
-	$(BIN)/python -m pytest -q --durations=30 $(ALONE)
+	$(PYTEST) --durations=30 $(TWO) $(addprefix --ignore=,$(WAITING) $(ALONE))
+	$(PYTEST) --durations=30 $(TWO) $(WAITING)
+	$(PYTEST) --durations=30 $(ALONE)
 endif
 
 # Everything that needs no running: format, lint, types, walls, dependencies, words.
