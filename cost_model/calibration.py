@@ -142,7 +142,16 @@ def calibrated_id(device: Device) -> str:
     The numbers of a calibration are part of every plan key through the digest, so a
     calibrated device is another target than its catalogue row, and is named apart.
     """
-    return f"{device.id.partition('@')[0]}@{device.digest[:8]}"
+    return f"{base_of(device.id)}@{device.digest[:8]}"
+
+
+def base_of(id_: str) -> str:
+    """The catalogue's device that a device's id means, calibrated or not.
+
+    It names the machine, where the numbers that price a kernel do not matter: what was
+    measured on it, and the rules that hold there.
+    """
+    return id_.partition("@")[0]
 
 
 def restore(base: Device, numbers: Mapping[str, object]) -> Device:

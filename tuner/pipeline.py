@@ -10,6 +10,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Final
 
+from cost_model.calibration import base_of
 from cost_model.catalog import ALIASES, DEVICES, UnknownDevice, find
 from cost_model.device import Device
 from tuner.assembly import Assembler, Compile, Tuned, assemble, limits_for
@@ -66,8 +67,9 @@ def rule_targets() -> frozenset[str]:
 
 def holds_on(rule: FusionRule, device: Device) -> bool:
     """Whether a fusion rule holds on a device."""
-    called = {device.id, device.architecture}
-    called.update(alias for alias, name in ALIASES.items() if name == device.id)
+    base = base_of(device.id)
+    called = {base, device.architecture}
+    called.update(alias for alias, name in ALIASES.items() if name == base)
     return not rule.targets or not called.isdisjoint(rule.targets)
 
 

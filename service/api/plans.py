@@ -17,6 +17,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from sqlalchemy.orm import Session
 
+from cost_model.calibration import base_of
 from cost_model.catalog import ALIASES, DEVICES
 from service.api import comparing
 from service.api.access import actor
@@ -66,11 +67,16 @@ Mode = Literal["analytic", "tuned"]
 Match = Literal["exact", "compatible"]
 
 
+_NAMES: Final = [*DEVICES, *ALIASES]
 _TARGETS: Final = WithJsonSchema(
     {
         "type": "string",
-        "enum": [*DEVICES, *ALIASES],
-        "description": "id or alias of a device",
+        "anyOf": [
+            {"enum": _NAMES},
+            {"pattern": rf"^({'|'.join(_NAMES)})@([0-9a-f]{{8,64}}|latest)$"},
+        ],
+        "description": "id or alias of a device; with @ and the first digits of its "
+        "digest, or @latest, one with the numbers of a stored calibration",
     }
 )
 
@@ -291,7 +297,7 @@ def _json_ask(data: bytes, query: Mapping[str, Any], settings: Settings) -> Ask:
     given = json_object("body", data)
     if query:
         body = GraphRequest.model_validate({**query, **given})
-        read_options(body.options, resolve_target(body.target).id)
+        read_options(body.options, resolve_target(base_of(body.target)).id)
     body = GraphRequest.model_validate({**given, **query})
     return _ask(body, json.dumps(body.graph).encode(), "json", settings)
 

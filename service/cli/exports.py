@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from cost_model.calibration import base_of
 from service.cli import lookups
 from service.cli.exits import BadArgument, CacheMiss
 from service.cli.inputs import settings, write_bytes
@@ -100,7 +101,7 @@ def of_stored(key: str, asked: Format | None) -> Exported:
 
 def _device(body: Mapping[str, Any]) -> Device:
     try:
-        return pipeline.resolve_target(body["target"]["id"])
+        return pipeline.resolve_target(base_of(body["target"]["id"]))
     except TunerError:  # a device of a file that is not here
         return pipeline.resolve_target(COMMON)
 

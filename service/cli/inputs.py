@@ -359,12 +359,8 @@ def device_of(target: str) -> Device:
 
     if not calibrated.is_calibrated(target):
         return pipeline.resolve_target(target)
-    from service.store import devices
-
-    base = pipeline.resolve_target(calibrated.base_of(target))
     with own_database() as database, database.read() as session:
-        known = devices.calibrations(session, base.id)
-    return calibrated.find(target, known)
+        return calibrated.stored(session, target)
 
 
 def _described(path: Path) -> Device:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from cost_model.calibration import base_of
 from service.cli.inputs import own_database, settings
 from service.jobs.planning import as_revision
 from service.store import graphs, kernels, measurements, plans
@@ -52,8 +53,9 @@ def read(prepared: Prepared) -> Cached:
         return Cached(known={})
     with own_database() as database, database.read() as session:
         until = measurements.last_id(session)
-        known = measurements.known(session, prepared.device.id, until=until)
-        others = measurements.elsewhere(session, prepared.device.id, until=until)
+        device = base_of(prepared.device.id)
+        known = measurements.known(session, device, until=until)
+        others = measurements.elsewhere(session, device, until=until)
         stored = plans.find(session, prepared.key.key, ("measured",))
     incumbent = None if stored is None else json.loads(stored.body)
     return Cached(known=known, incumbent=incumbent, elsewhere=others)

@@ -221,6 +221,7 @@ def _run(
 
     Results are stored batch by batch: an interrupted run loses one batch.
     """
+    from cost_model.calibration import base_of
     from service.cli import kernel_cache
 
     failures: dict[str, int] = {}
@@ -228,7 +229,7 @@ def _run(
         results = session.measure(batch, runner)
         events = session.observe(batch, results)
         if database is not None:
-            device = session.device.id
+            device = base_of(session.device.id)
             kernel_cache.keep_batch(database, device, batch, results, events)
         for event in events:
             kind = str(event.get("failure") or "")

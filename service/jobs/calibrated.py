@@ -8,11 +8,15 @@ first digits of its digest, or `latest` for the newest one in this database.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from cost_model.calibration import restore
+from sqlalchemy.orm import Session
+
+from cost_model.calibration import base_of, restore
 from cost_model.device import Device
-from service.store.devices import Calibration
+from service.jobs.planning import Question
+from service.store.devices import Calibration, calibrations
 from tuner import pipeline
 from tuner.errors import UnknownTarget
 
@@ -24,9 +28,29 @@ def is_calibrated(target: str) -> bool:
     return "@" in target
 
 
-def base_of(target: str) -> str:
-    """The catalogue's device behind a target's name."""
-    return target.partition("@")[0]
+def settled(session: Session, question: Question) -> Question:
+    """A question with the numbers that its target's name stands for.
+
+    `latest` becomes the digest of what is the newest now. Questions about rows of the
+    catalogue stay as they are.
+
+    Raises:
+        UnknownTarget: there is no such device, or no such calibration of it.
+    """
+    if not is_calibrated(question.target):
+        return question
+    device = stored(session, question.target)
+    return replace(question, target=device.id, numbers=dict(device.numbers))
+
+
+def stored(session: Session, target: str) -> Device:
+    """The calibrated device of this name, as the database has it.
+
+    Raises:
+        UnknownTarget: there is no such device, or no such calibration of it.
+    """
+    base = pipeline.resolve_target(base_of(target)).id
+    return find(target, calibrations(session, base))
 
 
 def find(target: str, known: Sequence[Calibration]) -> Device:

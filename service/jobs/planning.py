@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
+from cost_model.calibration import base_of, restore
 from cost_model.device import Device
 from service.jobs.options import read_options
 from service.store.blobs import Blob
@@ -37,13 +38,36 @@ class Question:
 
     Attributes:
         data: the model, as handed in.
+        target: id or alias of the catalogue, or that of a calibration.
         options: options as the request gives them.
+        numbers: of the device, where the target is a calibration's.
     """
 
     data: bytes
     form: Form
     target: str
     options: Mapping[str, Any]
+    numbers: Mapping[str, Any] | None = None
+
+    @property
+    def base(self) -> Device:
+        """The catalogue's device, whose rules and options hold.
+
+        Raises:
+            UnknownTarget: there is no such device.
+        """
+        return pipeline.resolve_target(base_of(self.target))
+
+    @property
+    def device(self) -> Device:
+        """The device whose numbers price a plan.
+
+        Raises:
+            UnknownTarget: there is no such device.
+        """
+        if self.numbers is None:
+            return pipeline.resolve_target(self.target)
+        return restore(self.base, self.numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +160,7 @@ class Planner:
         Raises:
             TunerError: the model, target or an option is refused.
         """
-        device = pipeline.resolve_target(question.target)
+        device = question.device
         options = self.options(question)
         model = _load(question, options)
         pins = tuple(
@@ -157,7 +181,7 @@ class Planner:
             UnknownTarget: there is no such device.
             InvalidOption: an option is refused.
         """
-        target = pipeline.resolve_target(question.target).id
+        target = question.base.id
         return replace(read_options(question.options, target), rules=self.rules)
 
     def outline(self, question: Question) -> Outline:

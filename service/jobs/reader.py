@@ -156,6 +156,7 @@ class ReaderPool:
             "form": question.form,
             "target": question.target,
             "options": question.options,
+            "numbers": question.numbers,
         }
         with self._child() as child:
             child.uses += 1

@@ -49,6 +49,7 @@ class Reader:
             form=head["form"],
             target=head["target"],
             options=head["options"],
+            numbers=head["numbers"],
         )
         try:
             prepared = self._prepared(question)

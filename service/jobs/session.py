@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cost_model.calibration import base_of
 from service.jobs.planning import Planner, Question, as_revision
 from service.store.events import EventDraft
 from service.store.jobs import JobRequest, Progress
@@ -92,6 +93,7 @@ def open_tuning(
     known: Mapping[str, Mapping[str, Any]],
     incumbent: Mapping[str, Any] | None = None,
     elsewhere: Iterable[tuple[str, Mapping[str, Any]]] = (),
+    numbers: Mapping[str, Any] | None = None,
 ) -> Tuning:
     """A session for a job; equal arguments give equal sessions.
 
@@ -103,9 +105,14 @@ def open_tuning(
         incumbent: body of the measured plan that is stored, if there is one; only a
             plan that is surely faster replaces it.
         elsewhere: runs on other devices, with the device's id; hints, never answers.
+        numbers: of the device, where the job's target is a calibration's.
     """
     question = Question(
-        data=model, form=job.input_form, target=job.target, options=job.options
+        data=model,
+        form=job.input_form,
+        target=job.target,
+        options=job.options,
+        numbers=numbers,
     )
     prepared = planner.prepare(question)
     session = TuningSession(
@@ -154,7 +161,7 @@ def _measurement(
         record,
         job=job.id,
         subject=subject,
-        device=job.target,
+        device=base_of(job.target),
         kernel=item.get("kernel"),
         schedule=item.get("schedule"),
     )

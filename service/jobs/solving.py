@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from service.jobs.explaining import no_choice
@@ -42,12 +43,7 @@ def solve_other(
         return _without(told, body["objective_seconds"], reason)
     pin = {"fuse": not told["fused"], "nodes": nodes}
     pins = [*question.options.get("pins", ()), pin]
-    pinned = Question(
-        data=question.data,
-        form=question.form,
-        target=question.target,
-        options={**question.options, "pins": pins},
-    )
+    pinned = replace(question, options={**question.options, "pins": pins})
     # Measured kernels have other costs than predicted ones: like is laid beside like.
     ours, ours_seconds = body, body["objective_seconds"]
     if body["evidence"] == "measured":

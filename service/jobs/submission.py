@@ -8,13 +8,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from sqlalchemy.orm import Session
 
 from service.errors import IdempotencyMismatch
+from service.jobs.calibrated import is_calibrated, settled
 from service.jobs.planning import (
     Outline,
     Planning,
@@ -30,7 +31,6 @@ from service.store.graphs import StoredGraph
 from service.store.idempotency import Repeated
 from service.store.jobs import NORMAL_PRIORITY, Cache, Job, JobRequest
 from service.store.plans import PlanRevision, StoredPlan
-from tuner.pipeline import resolve_target
 from tuner.search.stages import PARTITIONS
 
 Mode = Literal["analytic", "tuned"]
@@ -158,6 +158,7 @@ class Submissions:
             StoreUnavailable: the database cannot be used.
             WorkerUnavailable: nobody can tune for this target.
         """
+        ask = replace(ask, question=self._settled(ask.question))
         known = self._memo.get(body_fingerprint(ask.question))
         if known is None:
             known = self._read(ask)
@@ -173,7 +174,14 @@ class Submissions:
 
     def analytic(self, question: Question) -> PlanRevision:
         """The analytic plan of a question that nobody asks to be stored."""
-        return self._planner.plan(question)
+        return self._planner.plan(self._settled(question))
+
+    def _settled(self, question: Question) -> Question:
+        """A question with the numbers that its target's name stands for."""
+        if not is_calibrated(question.target):
+            return question
+        with self._database.read() as session:
+            return settled(session, question)
 
     def _read(self, ask: Ask) -> Known:
         outline = self._planner.outline(ask.question)
@@ -237,7 +245,7 @@ class Submissions:
         outline = known.outline
         queue = None
         if ask.mode == "tuned":
-            queue = queue_of(resolve_target(outline.identity.target))
+            queue = queue_of(ask.question.base)
             with self._database.read() as session:
                 self._queue.require(session, queue)
         revision = self._planner.plan(ask.question)

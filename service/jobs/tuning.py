@@ -15,7 +15,9 @@ from typing import Any, Literal
 
 import structlog
 
+from cost_model.calibration import base_of
 from service.errors.problems import problem_of
+from service.jobs.calibrated import is_calibrated, stored
 from service.jobs.engine import TROUBLE
 from service.jobs.planning import Planner
 from service.jobs.session import (
@@ -107,18 +109,27 @@ class TuneWorkflow:
             assert job is not None, "a begun job is stored"
             model = blobs.find(session, job.request.input_digest)
             known = measurements.known(
-                session, job.request.target, until=begun["known_until"]
+                session, base_of(job.request.target), until=begun["known_until"]
             )
             elsewhere = measurements.elsewhere(
-                session, job.request.target, until=begun["known_until"]
+                session, base_of(job.request.target), until=begun["known_until"]
             )
+            numbers = None
+            if is_calibrated(job.request.target):
+                numbers = stored(session, job.request.target).numbers
             digest = begun["incumbent"]
             body = None if digest is None else blobs.find(session, digest)
         if model is None:
             raise BrokenReference(f"job {job_id}", "its model is not stored")
         incumbent = None if body is None else json.loads(body.content)
         return open_tuning(
-            self.planner, job.request, model.content, known, incumbent, elsewhere
+            self.planner,
+            job.request,
+            model.content,
+            known,
+            incumbent,
+            elsewhere,
+            numbers,
         )
 
     def _measuring(

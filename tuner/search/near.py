@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from cost_model.calibration import base_of
 from cost_model.catalog import DEVICES
 from cost_model.device import Device
 from tuner.document import digest, encode
@@ -64,7 +65,8 @@ def distance(one: tuple[int, ...], other: tuple[int, ...]) -> float:
 def is_like(name: str, device: Device) -> bool:
     """Whether a device of the catalogue has the schedules of another one."""
     other = DEVICES.get(name)
-    return other is not None and other.kind == device.kind and name != device.id
+    own = base_of(device.id)
+    return other is not None and other.kind == device.kind and name != own
 
 
 class Neighbours:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cost_model.calibration import base_of
 from tuner.fusion.partition import Solution
 from tuner.kernel.split import is_split
 from tuner.pipeline import Planner
@@ -243,7 +244,7 @@ class Run:
         return measurement_key(
             state.name,
             schedule,
-            device=self.planner.device.id,
+            device=base_of(self.planner.device.id),
             toolchain=toolchain,
             exactness=self.planner.options.exactness,
             cache=self.cache,
