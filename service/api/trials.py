@@ -20,7 +20,7 @@ from service.api.schemas import EXAMPLE_DIGEST
 from service.api.thinning import places
 from service.errors import JobNotFound
 from service.jobs.numbers import Number
-from service.store import trials
+from service.store import measurements, trials
 from service.store.events import Event
 from service.store.jobs import Job
 from service.store.trials import Wanted
@@ -245,7 +245,7 @@ def get_trial(job: JobDep, number: TrialNumber, context: ContextDep) -> TrialDet
                 hint=f"see /v1/jobs/{job.id}/trials",
             )
         key = str(event.data.get("key", ""))
-        stored = trials.measurement(session, job.id, key)
+        stored = measurements.last_of_job(session, job.id, key)
     result: Mapping[str, Any] = {} if stored is None else stored.result
     return TrialDetail(
         **_facts(event),

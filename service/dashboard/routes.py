@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-from fastapi import Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 
 from service.dashboard import cache_routes, fleet_routes, plan_routes, trial_routes
 from service.dashboard.assets import CACHE_CONTROL
@@ -27,7 +27,7 @@ from service.dashboard.shared import (
     new_router,
     pages,
 )
-from service.dashboard.source import Api, ApiDep, ApiProblem
+from service.dashboard.source import ApiDep, ApiProblem
 from service.jobs.numbers import Number
 
 RECENT: Final = 8
@@ -82,40 +82,13 @@ async def job_list(
     )
 
 
-@router.get("/jobs/{job_id}")
-async def job_page(
+async def _read_job(
     api: ApiDep,
     job_id: str,
     order: Order = "launch",
     start: Annotated[Number, Query()] = 0,
-) -> Response:
-    """One job: how far it is, and the best plan that it has found."""
-    values = await _job_values(api, job_id, order, start)
-    return pages.page("job.html", section="jobs", **values)
-
-
-@router.get("/jobs/{job_id}/head")
-async def job_head(api: ApiDep, job_id: str) -> Response:
-    """The head of a job's page, for a page that is open already."""
-    values = await _job_values(api, job_id, "launch", 0)
-    return pages.page("_job_head.html", **values)
-
-
-@router.get("/jobs/{job_id}/tables")
-async def job_tables(
-    api: ApiDep,
-    job_id: str,
-    order: Order = "launch",
-    start: Annotated[Number, Query()] = 0,
-) -> Response:
-    """The tables of a job's page, for a page that is open already."""
-    values = await _job_values(api, job_id, order, start)
-    return pages.page("_job_tables.html", **values)
-
-
-async def _job_values(
-    api: Api, job_id: str, order: Order, start: int
 ) -> dict[str, Any]:
+    """What a job's page shows; its table of kernels in this order, from this row on."""
     job = job_line(await api.get(f"/v1/jobs/{job_id}"), datetime.now(UTC))
     plan, contest = await asyncio.gather(
         find_plan_or_none(api, job.plan_key), api.find(f"/v1/jobs/{job_id}/contest")
@@ -127,6 +100,27 @@ async def _job_values(
         "job_figures": job_figures(job),
         "contest": plan_lines((contest or {}).get("plans", ()), job.names),
     }
+
+
+JobValues = Annotated[dict[str, Any], Depends(_read_job)]
+
+
+@router.get("/jobs/{job_id}")
+async def job_page(values: JobValues) -> Response:
+    """One job: how far it is, and the best plan that it has found."""
+    return pages.page("job.html", section="jobs", **values)
+
+
+@router.get("/jobs/{job_id}/head")
+async def job_head(values: JobValues) -> Response:
+    """The head of a job's page, for a page that is open already."""
+    return pages.page("_job_head.html", **values)
+
+
+@router.get("/jobs/{job_id}/tables")
+async def job_tables(values: JobValues) -> Response:
+    """The tables of a job's page, for a page that is open already."""
+    return pages.page("_job_tables.html", **values)
 
 
 @router.get("/static/{stamp}/{name:path}")

@@ -190,22 +190,18 @@ def of_job(session: Session, job: str) -> tuple[StoredMeasurement, ...]:
         .where(MeasurementRow.job == job)
         .order_by(MeasurementRow.id)
     )
-    return tuple(
-        StoredMeasurement(
-            job=row.job,
-            subject=row.subject,
-            kernel=row.kernel,
-            device=row.device,
-            schedule=row.schedule,
-            seconds=row.seconds,
-            low_seconds=row.low_seconds,
-            high_seconds=row.high_seconds,
-            samples=tuple(row.samples),
-            failure=row.failure,
-            result=row.result,
-        )
-        for row in rows
-    )
+    return tuple(map(_measurement, rows))
+
+
+def last_of_job(session: Session, job: str, subject: str) -> StoredMeasurement | None:
+    """What a job measured last under a measurement key."""
+    row = session.scalars(
+        select(MeasurementRow)
+        .where(MeasurementRow.job == job, MeasurementRow.subject == subject)
+        .order_by(MeasurementRow.id.desc())
+        .limit(1)
+    ).first()
+    return None if row is None else _measurement(row)
 
 
 def count(session: Session) -> int:
@@ -221,3 +217,19 @@ def failures(session: Session) -> Mapping[str, int]:
         .group_by(MeasurementRow.failure)
     ).all()
     return {row[0]: row[1] for row in rows}
+
+
+def _measurement(row: MeasurementRow) -> StoredMeasurement:
+    return StoredMeasurement(
+        job=row.job,
+        subject=row.subject,
+        kernel=row.kernel,
+        device=row.device,
+        schedule=row.schedule,
+        seconds=row.seconds,
+        low_seconds=row.low_seconds,
+        high_seconds=row.high_seconds,
+        samples=tuple(row.samples),
+        failure=row.failure,
+        result=row.result,
+    )

@@ -1,4 +1,4 @@
-"""Trials of a job: its events of that type, and the samples behind each of them."""
+"""Trials of a job: its events of that type, and what it decided between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from service.store.events import Event, EventRow, event_of
-from service.store.measurements import MeasurementRow, StoredMeasurement
 
 CURVE: Final = ("trial", "resolve")
 """Types of events after each of which the best plan's time is known."""
@@ -144,31 +143,6 @@ def failures(session: Session, job: str) -> dict[str, int]:
         .group_by(kind)
     )
     return {row[0]: row[1] for row in session.execute(query)}
-
-
-def measurement(session: Session, job: str, subject: str) -> StoredMeasurement | None:
-    """What a job measured last under a measurement key."""
-    row = session.scalars(
-        select(MeasurementRow)
-        .where(MeasurementRow.job == job, MeasurementRow.subject == subject)
-        .order_by(MeasurementRow.id.desc())
-        .limit(1)
-    ).first()
-    if row is None:
-        return None
-    return StoredMeasurement(
-        job=row.job,
-        subject=row.subject,
-        kernel=row.kernel,
-        device=row.device,
-        schedule=row.schedule,
-        seconds=row.seconds,
-        low_seconds=row.low_seconds,
-        high_seconds=row.high_seconds,
-        samples=tuple(row.samples),
-        failure=row.failure,
-        result=row.result,
-    )
 
 
 def _where(job: str, wanted: Wanted) -> list[ColumnElement[bool]]:
