@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cost_model.work import Pipe, Reuse
-from tuner.ir.expr import Expr, calls, operations, parse
+from tuner.ir.expr import Expr, operations, parse
 from tuner.ir.types import DType
+from tuner.kernel.addresses import depends, divisions_by_loop, elements, sectors
 from tuner.kernel.ahead import LINE_BYTES, asked_ahead
 from tuner.kernel.hops import hops
 from tuner.kernel.index import AtomKind, Guards, Index, runs
 from tuner.kernel.mapping import Mapping as Layout
 from tuner.kernel.nest import (
     Apply,
-    Constant,
     Group,
     Kind,
     Load,
     LoopNest,
-    Pass,
     Select,
     Store,
 )
 from tuner.kernel.online import ONLINE_STEPS, Online, online
-from tuner.kernel.registers import (
-    Computed,
-    Pressure,
-    least_live,
-    registers,
-    thread_limit,
-)
+from tuner.kernel.pressure import RegisterCounter, computed, copies
 from tuner.kernel.reuse import Operand, Terms, levels, reuses
 from tuner.kernel.staged import staged_values, tile_bytes
 from tuner.kernel.streams import may_stream, streams
@@ -43,14 +36,6 @@ if TYPE_CHECKING:
 
     from cost_model.device import Device
 
-_BASE_REGISTERS: Final = 10
-_TRIGONOMETRY: Final = frozenset({"sin", "cos", "tan"})
-_ERROR_FUNCTIONS: Final = frozenset({"erf", "tanh"})
-_COMPILER_UNROLL: Final = 4
-"""Steps of a loop that NVIDIA's compiler unrolls unasked."""
-_NARROW_BITS: Final = 32
-_FEW_POINTERS: Final = 16
-"""Pointers to so many tensors are kept in registers."""
 _STEPS_IN_FLIGHT: Final = 8
 """Unrolled steps whose loads a compiler moves in front of the first use."""
 _WHOLE: Final = MappingProxyType({Pipe.FMA32: Pipe.INTEGER})
@@ -164,7 +149,7 @@ class Counter:
         for place, each in enumerate(self.group.plan):
             if self._online is not None and place == 1:
                 self._scale_blocks(self._online)
-            for number in self._computed(each):
+            for number in computed(each, self.mapping):
                 is_inner = self.group.values[number].loops & self.group.inner_mask
                 self._value(number, points if is_inner else self._turns())
             for store in each.stores:
@@ -243,9 +228,6 @@ class Counter:
         threads = group.outer_points * group.inner_points * mapping.teams
         return threads / (1 if loops & group.inner_mask else mapping.vector)
 
-    def _computed(self, each: Pass) -> tuple[int, ...]:
-        return each.fresh if self.mapping.is_persistent else each.values
-
     # Operations
 
     def _add(self, pipe: Pipe, count: float) -> None:
@@ -311,7 +293,7 @@ class Counter:
         A processor divides a position that all lanes share once for all of them.
         """
         group = self.group
-        along_inner, along_serial, derived = _divisions_by_loop(group, index)
+        along_inner, along_serial, derived = divisions_by_loop(group, index)
         if group.kind is Kind.COLUMN:
             lanes = self._subgroup if self.device.kind == "cpu" else 1
             along_inner /= max(group.serial_points, 1)
@@ -340,7 +322,7 @@ class Counter:
         group = self.group
         width = min(self.mapping.lanes, self._subgroup)
         is_made = any(
-            _depends(group, atom) & group.inner_mask for atom, _ in index.terms
+            depends(group, atom) & group.inner_mask for atom, _ in index.terms
         )
         along = runs(group.atoms, index, group.inner)
         if not is_made and (not along or along[-1].below >= width):
@@ -435,14 +417,14 @@ class Counter:
             return
         tensor = self.nest.tensors[slot]
         width, sector = tensor.dtype.bytes, self.device.sector_bytes
-        elements = float(_elements(self.group, index, loops))
-        elements = min(elements, tensor.elements)
-        traffic.elements += elements
-        sectors = _sectors(self.group, index, elements, width, sector)
-        traffic.sector_bytes += sectors
+        reached = float(elements(self.group, index, loops))
+        reached = min(reached, tensor.elements)
+        traffic.elements += reached
+        touched = sectors(self.group, index, reached, width, sector)
+        traffic.sector_bytes += touched
         operand = self._operands.get((slot, index.terms))
         if operand is None:
-            operand = Operand(slot, index.terms, width, sectors)
+            operand = Operand(slot, index.terms, width, touched)
             self._operands[slot, index.terms] = operand
         operand.add(index.constant, requested)
 
@@ -490,136 +472,13 @@ class Counter:
             return teams
         return max(1.0, teams * between / reached)
 
-    # Registers
-
     def registers(self) -> int:
-        """Estimate of 32-bit registers per thread; see `registers`."""
-        device = self.device
-        limit = thread_limit(
-            device.registers_per_multiprocessor,
-            self.mapping.lanes * self.mapping.teams,
-            device.max_registers_per_thread,
+        """Estimate of 32-bit registers per thread."""
+        tensors = len(self.traffic)
+        found = RegisterCounter(
+            self.nest, self.group, self.mapping, self.device, tensors
         )
-        found = (registers(self._under(each, limit), limit) for each in self.group.plan)
-        return max(found, default=_BASE_REGISTERS)
-
-    def _under(self, each: Pass, limit: int) -> Pressure:
-        """The pressure of a pass; the least only where it decides."""
-        pressure = self._pressure(each)
-        if pressure.needed <= limit:
-            return pressure
-        return replace(pressure, least=self._least(each))
-
-    def _pressure(self, each: Pass) -> Pressure:
-        group, mapping = self.group, self.mapping
-        computed = [group.values[number].what for number in self._computed(each)]
-        loads = [what for what in computed if isinstance(what, Load)]
-        indices = [what.index for what in loads]
-        indices += [store.index for store in each.stores]
-        called = {
-            call.function
-            for what in computed
-            if isinstance(what, Apply)
-            for call in calls(what.expression)
-        }
-        return Pressure(
-            tensors=len(self.traffic),
-            live=self._live(each),
-            kept=self._kept(),
-            steps=self._unrolled_steps(),
-            vector=mapping.vector,
-            loads=len(loads),
-            divisions=sum(_divisions(group, index) for index in indices),
-            is_row=group.kind is Kind.ROW,
-            is_column=group.kind is Kind.COLUMN,
-            is_persistent=mapping.is_persistent,
-            repeats=mapping.repeat > 1,
-            has_trigonometry=not called.isdisjoint(_TRIGONOMETRY),
-            has_error_function=not called.isdisjoint(_ERROR_FUNCTIONS),
-            is_wide=self.nest.index_bits > _NARROW_BITS,
-        )
-
-    def _unrolled_steps(self) -> int:
-        """Steps of the inner loop that a compiler unrolls, asked to or not."""
-        group, mapping = self.group, self.mapping
-        if mapping.is_persistent or group.kind is Kind.POINTWISE:
-            return mapping.items
-        steps = mapping.items
-        if group.kind is Kind.COLUMN:
-            steps = max(1, group.serial_points // mapping.teams)
-        return min(steps, max(mapping.unroll, _COMPILER_UNROLL))
-
-    def _live(self, each: Pass) -> int:
-        """Most registers alive at once within one walked point."""
-        values = self.group.values
-        literals = {n for n, v in enumerate(values) if isinstance(v.what, Constant)}
-        order = [number for number in self._computed(each) if number not in literals]
-        last: dict[int, int] = {}
-        for place, number in enumerate(order):
-            for need in self.group.needs(number):
-                if need not in literals:
-                    last[need] = place
-        for root in self._roots(each):
-            last[root] = len(order)
-        ends: dict[int, int] = {}
-        inside = set(order)
-        alive = sum(size_of(values[n].dtype) for n in last if n not in inside)
-        peak = alive
-        for place, number in enumerate(order):
-            size = size_of(values[number].dtype) * self._copies(number)
-            alive += size
-            peak = max(peak, alive)
-            end = last.get(number, place)
-            ends[end] = ends.get(end, 0) + size
-            alive -= ends.pop(place, 0)
-        return peak
-
-    def _least(self, each: Pass) -> int:
-        """The same, in the order of a compiler that is short of registers."""
-        values, computed = self.group.values, self._without_literals(each)
-        inside = {
-            number: Computed(
-                tuple(self.group.needs(number)),
-                size_of(values[number].dtype) * self._copies(number),
-            )
-            for number in computed
-        }
-        touched = {need for row in inside.values() for need in row.needs}
-        held = touched.union(self._roots(each)).difference(inside)
-        outside = sum(
-            size_of(values[number].dtype)
-            for number in held
-            if not isinstance(values[number].what, Constant)
-        )
-        return outside + least_live(inside)
-
-    def _without_literals(self, each: Pass) -> list[int]:
-        values = self.group.values
-        return [
-            number
-            for number in self._computed(each)
-            if not isinstance(values[number].what, Constant)
-        ]
-
-    def _roots(self, each: Pass) -> Iterator[int]:
-        for reduction in each.reductions:
-            yield self.group.reductions[reduction].source
-        for store in each.stores:
-            yield store.value
-
-    def _copies(self, number: int) -> int:
-        is_many = self.group.values[number].loops & self.group.inner_mask
-        return self.mapping.vector if is_many else 1
-
-    def _kept(self) -> int:
-        if not self.mapping.is_persistent:
-            return 0
-        most = 0
-        for each in self.group.plan:
-            sizes = sum(size_of(self.group.values[n].dtype) for n in each.kept)
-            most = max(most, sizes)
-        values = self.group.serial_points * self.mapping.items * self.mapping.vector
-        return most * values
+        return found.registers()
 
     def hops(self) -> float:
         """Pieces of operands that a core of a processor waits for."""
@@ -659,18 +518,13 @@ class Counter:
             steps = mapping.items
         for each in self.group.plan:
             size = 0
-            for number in self._computed(each):
+            for number in computed(each, mapping):
                 what = self.group.values[number].what
                 if isinstance(what, Load):
                     width = self.nest.tensors[what.tensor].dtype.bytes
-                    size += width * self._copies(number)
+                    size += width * copies(self.group, mapping, number)
             best = max(best, size * min(steps, _STEPS_IN_FLIGHT))
         return best
-
-
-def size_of(dtype: DType) -> int:
-    """32-bit registers that hold a value."""
-    return max(1, dtype.bytes // 4)
 
 
 def pipe_of(dtype: DType) -> Pipe:
@@ -678,92 +532,3 @@ def pipe_of(dtype: DType) -> Pipe:
     if dtype is DType.F64:
         return Pipe.FMA64
     return Pipe.FMA32 if dtype is DType.F32 else Pipe.INTEGER
-
-
-def _divisions(group: Group, index: Index) -> int:
-    """Divisions and remainders that finding an index takes, at most."""
-    return round(sum(_divisions_by_loop(group, index)))
-
-
-def _divisions_by_loop(group: Group, index: Index) -> tuple[float, float, float]:
-    """Those of the inner loops, of the serial loops, and of what is made from them."""
-    inner, serial = (
-        float(
-            sum(
-                (run.below > 1) + (not run.is_first)
-                for run in runs(group.atoms, index, loops)
-            )
-        )
-        for loops in (group.inner, group.serial)
-    )
-    derived = 0.0
-    for number, _ in index.terms:
-        atom = group.atoms[number]
-        if atom.kind in (AtomKind.QUOTIENT, AtomKind.REMAINDER):
-            derived += 1 + _divisions(group, atom.operand)
-    return inner, serial, derived
-
-
-def _depends(group: Group, number: int) -> int:
-    """Loops behind an atom that is no loop itself, as a bit mask."""
-    atom = group.atoms[number]
-    if atom.kind is AtomKind.LOOP:
-        return 0
-    if atom.kind is AtomKind.VALUE:
-        return group.values[atom.value].loops
-    found = 0
-    for inside, _ in atom.operand.terms:
-        is_loop = group.atoms[inside].kind is AtomKind.LOOP
-        found |= 1 << inside if is_loop else _depends(group, inside)
-    return found
-
-
-def _elements(group: Group, index: Index, loops: int) -> int:
-    """Distinct elements that an index reaches, were all its points different."""
-    seen = 0
-    count = 1
-    for number, _ in index.terms:
-        atom = group.atoms[number]
-        if atom.kind is AtomKind.LOOP:
-            seen |= 1 << number
-            count *= atom.extent
-        elif atom.kind is AtomKind.VALUE:
-            count *= _points_of(group, group.values[atom.value].loops & ~seen)
-            seen |= group.values[atom.value].loops
-        else:
-            count *= atom.extent
-    return min(count, _points_of(group, loops)) if loops else count
-
-
-def _points_of(group: Group, loops: int) -> int:
-    return math.prod(
-        atom.extent
-        for number, atom in enumerate(group.atoms)
-        if atom.kind is AtomKind.LOOP and loops >> number & 1
-    )
-
-
-def _sectors(
-    group: Group, index: Index, elements: float, width: int, sector: int
-) -> float:
-    """Bytes of the distinct sectors that an index touches."""
-    if not elements:
-        return 0.0
-    steps = sorted(
-        (abs(c), group.atoms[a].extent)
-        for a, c in index.terms
-        if group.atoms[a].kind is AtomKind.LOOP
-    )
-    if not steps:
-        return elements * sector if index.terms else float(sector)
-    if steps[0][0] > 1:
-        return elements * min(sector, steps[0][0] * width)
-    length = 1
-    for step, extent in steps:
-        if step != length:
-            break
-        length *= extent
-    pieces = elements / length
-    if pieces <= 1:
-        return math.ceil(elements * width / sector) * sector
-    return pieces * math.ceil(length * width / sector) * sector

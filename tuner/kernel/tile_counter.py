@@ -6,16 +6,12 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from cost_model.work import Pipe
-from tuner.kernel.counter import (
-    DIVISION,
-    Counter,
-    pipe_of,
-    size_of,
-)
+from tuner.kernel.counter import DIVISION, Counter, pipe_of
 from tuner.kernel.fragments import LEFT, RIGHT, ROWS
 from tuner.kernel.index import Guards, Index, runs
 from tuner.kernel.mapping import divided
 from tuner.kernel.nest import Load
+from tuner.kernel.pressure import size_of
 from tuner.kernel.tiles import (
     Operand,
     fragment_share,
