@@ -8,19 +8,27 @@ many values at once, so that some of them spill: rings, random webs and butterfl
 Each is compiled by NVRTC for every architecture under its default schedule and a few
 others. Kernels fall into two halves by their text; constants of the estimate are fitted
 to the first, and `held out` judges the second.
+
+The kernels that need no plan are compiled while models are planned, and each for all
+architectures in turn, by as many threads as there are cores: NVRTC runs beside Python.
+What was compiled before is read from the folder of compiled kernels, so that a second
+run takes little more than planning.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from time import perf_counter
+from typing import Final
 
 import numpy as np
 
@@ -50,6 +58,10 @@ CROWDED_SCHEDULES = 4
 LARGE_BLOCK = 512
 LARGEST_MODEL_BYTES = 4 << 20
 MOST_TEXT = 200_000
+PLAN_STEPS: Final = 1e6
+"""Work of the solver for a model: the same kernels on a busy machine, too."""
+TOLD_EACH: Final = 100
+"""Kernels between two lines about how far it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +102,7 @@ def planned(folder: Path, device: Device) -> Iterator[tuple[str, Graph]]:
         try:
             model = load(file.read_bytes(), "onnx")
             planner = Planner(
-                model=model, device=device, options=Options(), time_limit_seconds=10.0
+                model=model, device=device, options=Options(), steps=PLAN_STEPS
             )
             choices = planner.solve().partition.choices
         except TunerError as error:
@@ -188,15 +200,6 @@ def jobs(folder: Path, device: Device, each: int, rng: random.Random) -> list[Jo
     return found
 
 
-def chosen(
-    folder: Path, device: Device, each: int, most: int, rng: random.Random
-) -> list[Job]:
-    """At most so many jobs, those that crowd the registers among them."""
-    full = crowded(device, rng)
-    others = jobs(folder, device, each, rng)
-    return full + rng.sample(others, min(len(others), max(0, most - len(full))))
-
-
 def crowds() -> Iterator[tuple[str, Graph]]:
     """Graphs that hold many values at once."""
     points = CROWDED_POINTS
@@ -245,8 +248,10 @@ def judge(job: Job, device: Device) -> Judged | None:
     )
 
 
-def spearman(left: Sequence[float], right: Sequence[float]) -> float:
-    """Rank correlation, ties by their mean rank."""
+def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
+    """Rank correlation, ties by their mean rank; None where one side has no order."""
+    if len(set(left)) < 2 or len(set(right)) < 2:  # noqa: PLR2004
+        return None
     return float(np.corrcoef(_ranks(left), _ranks(right))[0, 1])
 
 
@@ -278,48 +283,122 @@ def figures(judged: Sequence[Judged]) -> dict[str, object]:
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is compiled; see the command."""
+
+    models: Path
+    each: int
+    most: int
+    seed: int
+    threads: int
+
+
+def judged_kernels(asked: Asked) -> list[Judged]:
+    """Every kernel for every architecture; those that crowd the registers first."""
+    rng, device = random.Random(asked.seed), find(ARCHITECTURES[0])
+    devices = [find(name) for name in ARCHITECTURES]
+    start = perf_counter()
+
+    def all_of(job: Job) -> list[Judged | None]:
+        return [judge(job, each) for each in devices]
+
+    with ThreadPoolExecutor(asked.threads) as pool:
+        full = crowded(device, rng)
+        waiting = [pool.submit(all_of, job) for job in full]
+        others = jobs(asked.models, device, asked.each, rng)
+        others = rng.sample(others, min(len(others), max(0, asked.most - len(full))))
+        waiting += [pool.submit(all_of, job) for job in others]
+        told = f"{len(full)} crowded and {len(others)} other kernels"
+        _tell(f"{told}, planned after {perf_counter() - start:.0f} s")
+        found = [one for row in _results(waiting, start) for one in row if one]
+    return sorted(found, key=lambda one: ARCHITECTURES.index(one.architecture))
+
+
+def _results(
+    waiting: Sequence[Future[list[Judged | None]]], start: float
+) -> Iterator[list[Judged | None]]:
+    for done, each in enumerate(waiting, start=1):
+        yield each.result()
+        if done % TOLD_EACH == 0 or done == len(waiting):
+            seconds = perf_counter() - start
+            _tell(f"{done} of {len(waiting)} judged after {seconds:.0f} s")
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def summary(judged: Sequence[Judged]) -> dict[str, dict[str, object]]:
+    """Figures by architecture: of all kernels, of those held out, of each kind."""
+    told: dict[str, dict[str, object]] = {}
+    for name in ARCHITECTURES:
+        found = [one for one in judged if one.architecture == name]
+        parts = {name: found, f"{name} held out": [j for j in found if j.is_held_out]}
+        for kind in sorted({one.kind for one in found}):
+            parts[f"{name} {kind}"] = [one for one in found if one.kind == kind]
+        told |= {title: figures(part) for title, part in parts.items() if part}
+    return told
+
+
+def table(told: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """The figures as Markdown."""
+    columns = {
+        "kernels": "kernels",
+        "median error": "median_absolute_error",
+        "mean error": "mean_absolute_error",
+        "Spearman": "spearman",
+        "spill": "spilled",
+        "of these flagged": "spilled_and_flagged",
+        "flagged": "flagged",
+        "of these spill": "flagged_and_spilled",
+    }
+    yield f"| | {' | '.join(columns)} |"
+    yield "|---" * (1 + len(columns)) + "|"
+    for title, row in told.items():
+        yield f"| {title} | {' | '.join(_shown(row[n]) for n in columns.values())} |"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    return (
+        f"{value:.3f}".rstrip("0").rstrip(".")
+        if isinstance(value, float)
+        else f"{value}"
+    )
+
+
+def _row(one: Judged) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "architecture": one.architecture,
+        "schedule": one.schedule,
+        "estimated": one.estimated,
+        "flagged": one.flagged,
+        "held_out": one.is_held_out,
+        "registers": one.truth.registers,
+        "spill_store_bytes": one.truth.spill_store_bytes,
+    }
+
+
 def main() -> None:
-    """Compile everything for every architecture and write what was found."""
+    """Compile everything for every architecture; print the table, write all kernels."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, default=Path("../shared"))
     parser.add_argument("--each", type=int, default=1, help="schedules drawn a kernel")
     parser.add_argument("--most", type=int, default=500, help="kernels in all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--output", type=Path, default=Path("registers.json"))
-    asked = parser.parse_args()
-    rng = random.Random(asked.seed)
-    work = chosen(asked.models, find(ARCHITECTURES[0]), asked.each, asked.most, rng)
-    sys.stderr.write(f"{len(work)} kernels for {', '.join(ARCHITECTURES)}\n")
-    told: dict[str, object] = {}
-    told_rows: list[dict[str, object]] = []
-    with ThreadPoolExecutor(asked.threads) as pool:
-        for name in ARCHITECTURES:
-            device = find(name)
-            found = [j for j in pool.map(lambda j: judge(j, device), work) if j]  # noqa: B023
-            told[name] = figures(found)
-            told[f"{name} held out"] = figures([j for j in found if j.is_held_out])
-            for kind in sorted({one.kind for one in found}):
-                part = [one for one in found if one.kind == kind]
-                told[f"{name} {kind}"] = figures(part)
-            told_rows += [
-                {
-                    "name": one.name,
-                    "architecture": name,
-                    "schedule": one.schedule,
-                    "estimated": one.estimated,
-                    "flagged": one.flagged,
-                    "held_out": one.is_held_out,
-                    "registers": one.truth.registers,
-                    "spill_store_bytes": one.truth.spill_store_bytes,
-                }
-                for one in found
-            ]
-    asked.output.write_text(
-        json.dumps({"summary": told, "kernels": told_rows}, indent=1)
-    )
-    json.dump(told, sys.stdout, indent=1)
-    sys.stdout.write("\n")
+    given = vars(parser.parse_args())
+    output = given.pop("output")
+    judged = judged_kernels(Asked(**given))
+    told = summary(judged)
+    rows = [_row(one) for one in judged]
+    output.write_text(json.dumps({"summary": told, "kernels": rows}, indent=1))
+    sys.stdout.write("\n".join(table(told)) + "\n")
 
 
 if __name__ == "__main__":
