@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,18 @@ class Planned:
     kernels: Sequence[Any]
 
 
+@cache
 def planned(
-    path: Path, target: str, *, legality: Profile = "full", pins: Sequence[Pin] = ()
+    path: Path, target: str, *, legality: Profile = "full", pins: tuple[Pin, ...] = ()
 ) -> Planned:
-    """What the planner makes of a pattern's file."""
+    """What the planner makes of a pattern's file; asked again, the same."""
     judged = checker(path.parent).Graph.load(path)
     training = "train" in path.stem
     model = load(path.read_bytes(), "onnx", training=training)
     options = Options(
         mode="training" if training else "inference",
         legality=legality,
-        pins=tuple(pins),
+        pins=pins,
     )
     planner = Planner(
         model=model,
@@ -203,7 +205,7 @@ def apart_seconds(path: Path, target: str, nodes: Sequence[str]) -> float:
         return unsimplified_seconds(path, target)
     pin = Pin(fuse=False, nodes=(first, second))
     try:
-        apart = planned(path, target, pins=[pin])
+        apart = planned(path, target, pins=(pin,))
     except ConstraintsUnsatisfiable:
         return unsimplified_seconds(path, target)
     return apart.plan.partition.objective_seconds

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -11,11 +13,13 @@ from tuner.ir.ops import OPS, Pattern
 from tuner.model import load
 
 
-def static_graphs(folder: Path) -> dict[str, Graph]:
-    """The canonical graphs of the models that fix every shape, by name."""
+@cache
+def static_graphs(folder: Path) -> Mapping[str, Graph]:
+    """The canonical graphs of the models that fix every shape, by name; read once."""
     paths = sorted(folder.glob("*.onnx"))
     fixed = [path for path in paths if "dynamic" not in path.stem]
-    return {path.stem: load(path.read_bytes()).graph for path in fixed}
+    found = {path.stem: load(path.read_bytes()).graph for path in fixed}
+    return MappingProxyType(found)
 
 
 def cut(graph: Graph, rng: random.Random, size: int) -> Graph | None:
