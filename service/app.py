@@ -43,7 +43,7 @@ from service.api import (
     trials,
 )
 from service.api.access import AccessMiddleware, Gate, Rates
-from service.api.context import Context
+from service.api.context import PLANNING_THREADS, Context
 from service.api.hot import HotAnswers, HotMiddleware
 from service.api.metrics import Metrics
 from service.api.places import Places
@@ -288,6 +288,7 @@ def make_context(
         settings=settings,
         database=database,
         submissions=submissions,
+        planning=asyncio.Semaphore(PLANNING_THREADS),
         gate=gate,
         rates=rates,
         hot=HotAnswers(time.monotonic),

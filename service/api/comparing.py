@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from service.api import bodies
 from service.api.bodies import JSON_TYPE, JsonBytes
-from service.api.context import ContextDep
+from service.api.context import Context, ContextDep
 from service.api.problems import told
 from service.api.schemas import EXAMPLE_DIGEST, Evidence, Sha256
 from service.errors import ModelNotStored, PlanNotFound, TooManyKeys
@@ -384,12 +384,18 @@ def explain_plan(
     summary="What would the other choice cost?",
     responses=told(404, 409, 422, 503),
 )
-def explain_solved(key: Key, a: NodeName, b: NodeName, context: ContextDep) -> Solved:
+async def explain_solved(
+    key: Key, a: NodeName, b: NodeName, context: ContextDep
+) -> Solved:
     """The plan's problem solved again, with the two nodes pinned the other way.
 
     It needs the model, which is stored for plans that a job was ever queued for; both
     times are those of the cost model. It takes as long as planning does.
     """
+    return await context.run_planning(_solved, context, key, a, b)
+
+
+def _solved(context: Context, key: str, a: str, b: str) -> Solved:
     with context.database.read() as session:
         body = _body(session, key)
         job = jobs.latest(session, key)

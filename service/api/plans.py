@@ -258,7 +258,7 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
         request_id=request_id(request),
         repeat_key=repeat_key(actor(request), idempotency_key),
     )
-    answer = await run_in_threadpool(context.submissions.submit, ask)
+    answer = await context.run_planning(context.submissions.submit, ask)
     answer = await _waited(context, answer, wait_seconds(prefer))
     return _answered(answer)
 
@@ -380,6 +380,9 @@ def _answered(answer: Answer) -> Response:
 
 Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="plan key")]
 
+Least = Annotated[Evidence | None, Query(description="least evidence")]
+Closeness = Annotated[Match, Query(description="how close it must be")]
+
 _PLAN_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "The best plan so far, in canonical ids",
@@ -406,8 +409,8 @@ def get_plan(
     key: Key,
     request: Request,
     context: ContextDep,
-    evidence: Annotated[Evidence | None, Query(description="least evidence")] = None,
-    match: Annotated[Match, Query(description="how close it must be")] = "exact",
+    evidence: Least = None,
+    match: Closeness = "exact",
 ) -> Response:
     """The best plan so far, from the moment any plan exists.
 
@@ -478,8 +481,8 @@ def head_plan(
     key: Key,
     request: Request,
     context: ContextDep,
-    evidence: Annotated[Evidence | None, Query(description="least evidence")] = None,
-    match: Annotated[Match, Query(description="how close it must be")] = "exact",
+    evidence: Least = None,
+    match: Closeness = "exact",
 ) -> Response:
     """The headers of the best plan so far."""
     return get_plan(key, request, context, evidence, match)
