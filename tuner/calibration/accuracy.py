@@ -157,7 +157,9 @@ class _Item:
             if chosen is not winner:
                 requests = (self._request(chosen[1]), self._request(winner[1]))
                 again = self.timer.measure_pair(*requests)
-            if self._failed(f"{winner[0].name} again", again[0]):
+            label = f"{winner[0].name} again"
+            failed = [self._failed(label, each) for each in again]
+            if any(failed):
                 continue
             self.regrets.append(regret_of(winner[0], count, *again))
 

@@ -23,6 +23,7 @@ from tuner.errors import InvalidModel
 from tuner.kernel.lower import lower
 from tuner.kernel.nest import Kind
 from tuner.plan import GENERATED
+from tuner.runtime.failures import failed
 
 if TYPE_CHECKING:
     from cost_model.device import Device
@@ -122,6 +123,33 @@ def test_failures_are_counted_and_not_scored() -> None:
     assert measured.trials == ()
     assert len(measured.failures) == 6
     assert summary(measured)["noise"] is None
+
+
+class _LosingTheSecond(PairModelTimer):
+    """By turns the second kernel fails; each kernel is faster than the one before."""
+
+    def __init__(self, truth: Device) -> None:
+        super().__init__(truth)
+        self._asked = 0
+
+    def measure(self, request: MeasureRequest) -> Measurement:
+        found = super().measure(request)
+        self._asked += 1
+        return replace(found, seconds=found.seconds / (1.0 + self._asked))
+
+    def measure_pair(
+        self, first: MeasureRequest, second: MeasureRequest
+    ) -> tuple[Measurement, Measurement]:
+        return super().measure(first), failed("runtime", "gone")
+
+
+def test_a_winner_that_fails_by_turns_scores_no_regret() -> None:
+    """Neither side of a pair counts alone; what failed is named."""
+    limits = Limits(kernels=3, pairs=0, schedules=4)
+    measured = measure_accuracy(cpu(), _LosingTheSecond(cpu()), still, limits)
+    assert any("again" in label for label, _ in measured.failures)
+    assert all(not each.winner.failure for each in measured.regrets)
+    assert all(why == "runtime: gone" for _, why in measured.failures)
 
 
 def test_the_time_limit_ends_both_parts() -> None:
