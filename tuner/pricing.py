@@ -34,6 +34,7 @@ from tuner.fusion.linear import Numbers
 from tuner.fusion.view import ALIAS
 from tuner.ir.graph import Graph, Node, Region, extract
 from tuner.ir.types import TensorType
+from tuner.kernel.count import Known
 from tuner.kernel.count import work as count_work
 from tuner.kernel.errors import CannotLower
 from tuner.kernel.least import (
@@ -205,6 +206,7 @@ class Pricer:
         self._node_keys: dict[str, int] = {}
         self._interned: dict[object, int] = {}
         self._memo: dict[object, Priced | None] = {}
+        self._known = Known()
 
     def seconds(self, region: Region, family: Family) -> float:
         """Predicted seconds; infinity when no kernel of ours can run the region."""
@@ -221,7 +223,9 @@ class Pricer:
         key = (family, self.structure(region))
         if key not in self._memo:
             small = extract(self._graph, region)
-            self._memo[key] = price(small, family, self._device, self._options)
+            self._memo[key] = price(
+                small, family, self._device, self._options, known=self._known
+            )
         return self._memo[key]
 
     def least_operations(self, region: Region, family: Family) -> Mapping[Pipe, float]:
@@ -298,6 +302,7 @@ def price(
     *,
     schedule: Schedule | None = None,
     resources: Resources | None = None,
+    known: Known | None = None,
 ) -> Priced | None:
     """Count and predict one kernel's own graph.
 
@@ -309,6 +314,7 @@ def price(
         schedule: by default the one that needs no tuning, of one launch or two.
         resources: what a real compiler said of the kernel with this schedule; makes
             the evidence `compiled`.
+        known: what was counted before, on the same device.
 
     Returns:
         The price, or None when no generated kernel can run the graph.
@@ -329,12 +335,18 @@ def price(
         return None
     if schedule is not None:
         return predict_nest(
-            nest, schedule, device, options, resources=resources, extra=stated
+            nest,
+            schedule,
+            device,
+            options,
+            resources=resources,
+            extra=stated,
+            known=known,
         )
     plain = default_schedule(nest, device)
     cut = split_default(nest, device) if may_split(device, options) else ()
     whole, *split = (
-        predict_nest(nest, each, device, options, extra=stated)
+        predict_nest(nest, each, device, options, extra=stated, known=known)
         for each in (uncut(plain) if cut else plain, *cut)
     )
     best = _preferred(whole, split)
@@ -410,6 +422,7 @@ def predict_nest(
     *,
     resources: Resources | None = None,
     extra: Mapping[Pipe, float] = MappingProxyType({}),
+    known: Known | None = None,
 ) -> Priced:
     """Count and predict a lowered kernel under one schedule.
 
@@ -420,8 +433,11 @@ def predict_nest(
         options: launch mode.
         resources: what a real compiler said; makes the evidence `compiled`.
         extra: operations that rules state beyond those that the code shows.
+        known: what was counted before, on the same device.
     """
-    works = [count_work(one, its, device) for one, its in launches(nest, schedule)]
+    works = [
+        count_work(one, its, device, known) for one, its in launches(nest, schedule)
+    ]
     if extra:
         first = works[0]
         works[0] = replace(first, operations=_with(first.operations, extra))

@@ -132,12 +132,10 @@ class _Writes(NamedTuple):
     Attributes:
         wanted: what others read of it or the graph delivers.
         choices: what it may write or not.
-        is_convex: whether no path between two of its nodes leads out of it.
     """
 
     wanted: int
     choices: tuple[int, ...]
-    is_convex: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,8 +145,10 @@ class _Looked:
     Attributes:
         units: the set.
         mask: its nodes.
-        family: who runs them; None where nobody may.
-        exits: units that lead out of the set and back in.
+        is_convex: whether no path between two of its units leads out of it.
+        is_judged: whether it was asked who runs it.
+        family: who runs it; None where nobody may.
+        exits: units that lead out of the set and back in; None if not yet asked.
         pays: whether computing the exits again is worth it; None if not yet asked.
         near: sets with one unit more; None if not yet asked.
         writes: what it may write; None if not yet asked.
@@ -157,8 +157,10 @@ class _Looked:
 
     units: int
     mask: int
-    family: Family | None
-    exits: int
+    is_convex: bool
+    is_judged: bool = False
+    family: Family | None = None
+    exits: int | None = None
     pays: bool | None = None
     near: tuple[int, ...] | None = None
     writes: _Writes | None = None
@@ -291,7 +293,8 @@ class Space:
 
         A narrower rule allows nothing that a wider one does not. So where many units
         hang together the narrowest comes first: if it is too much for the others'
-        budget, none of them needs to be tried.
+        budget, none of them needs to be tried. And where the widest is too much, the
+        narrowest of the others says whether any of them is not.
         """
         if self.exhaustive:
             self._complete = True
@@ -303,13 +306,27 @@ class Space:
             narrowest = self._within(zone, last, LAST_BUDGET)
             if not narrowest.complete or len(narrowest.kernels) >= BUDGET:
                 return narrowest
-        for breadth in wide:
-            if self._out_of_time():
-                break
-            found = self._within(zone, breadth, BUDGET)
-            if found.complete:
-                return found
-        return narrowest or self._within(zone, last, LAST_BUDGET)
+        first, *others = wide
+        found = self._tried(zone, first)
+        if found is None and others:
+            found = self._tried(zone, others[-1])
+            better = found and self._first_within(zone, others[:-1])
+            found = better or found
+        return found or narrowest or self._within(zone, last, LAST_BUDGET)
+
+    def _first_within(
+        self, zone: Zone, breadths: Sequence[Breadth]
+    ) -> Candidates | None:
+        """What the first of some rules allows of which there are few enough."""
+        tries = (self._tried(zone, breadth) for breadth in breadths)
+        return next((found for found in tries if found is not None), None)
+
+    def _tried(self, zone: Zone, breadth: Breadth) -> Candidates | None:
+        """What a rule allows; None where that is too much, or time is over."""
+        if self._out_of_time():
+            return None
+        found = self._within(zone, breadth, BUDGET)
+        return found if found.complete else None
 
     def _within(self, zone: Zone, breadth: Breadth, budget: int) -> Candidates:
         self._complete = True
@@ -387,28 +404,37 @@ class Space:
         """What is known of a set, however wide the space is."""
         found = self._looked.get(units)
         if found is None:
-            mask = self._summed(units).nodes
-            family = self.rules.family(mask)
-            if isinstance(family, Refusal) or self._is_barred(mask):
-                found = _Looked(units=units, mask=mask, family=None, exits=0)
-            else:
-                exits = self._exits(units)
-                found = _Looked(units=units, mask=mask, family=family, exits=exits)
+            sums = self._summed(units)
+            is_convex = not sums.above & sums.below & ~units
+            found = _Looked(units=units, mask=sums.nodes, is_convex=is_convex)
             self._looked[units] = found
         return found
 
     def _is_open(self, looked: _Looked, breadth: Breadth) -> bool:
-        """Whether a set is legal and worth growing from."""
-        if looked.family is None:
-            return False
-        if not looked.exits:
-            return True
+        """Whether a set is legal and worth growing from.
+
+        Who runs it is asked last of what takes no traffic to say: of most sets it is
+        known without that they repeat too much.
+        """
         most = breadth.repeated
-        if most is not None and looked.exits.bit_count() > most:
+        if looked.is_convex:
+            return self._runner(looked) is not None
+        if most is not None and (not most or self._exits(looked).bit_count() > most):
+            return False
+        if self._runner(looked) is None:
             return False
         if looked.pays is None:
             looked.pays = self._recomputing_pays(looked)
         return looked.pays
+
+    def _runner(self, looked: _Looked) -> Family | None:
+        """Who runs a set; None where nobody may."""
+        if not looked.is_judged:
+            family = self.rules.family(looked.mask)
+            if not isinstance(family, Refusal) and not self._is_barred(looked.mask):
+                looked.family = family
+            looked.is_judged = True
+        return looked.family
 
     def _summed(self, units: int) -> _Sums:
         found = self._sums.get(units)
@@ -456,17 +482,19 @@ class Space:
     def _filled(self, units: int) -> int:
         return units | self._reach(units)
 
-    def _exits(self, units: int) -> int:
+    def _exits(self, looked: _Looked) -> int:
         """Units of the set that lead out of it and, by way of others, back in.
 
         A kernel that holds them reads something that depends on them, so another
         kernel must compute them too, and this one cannot be the one that writes them.
         """
-        between = self._reach(units) & ~units
-        if not between:
-            return 0
-        below = self.units.below
-        return sum(1 << u for u in bits(units) if below[u] & between)
+        if looked.exits is None:
+            units = looked.units
+            between = self._reach(units) & ~units
+            below = self.units.below
+            picked = bits(units) if between else ()
+            looked.exits = sum(1 << u for u in picked if below[u] & between)
+        return looked.exits
 
     def _recomputing_pays(self, looked: _Looked) -> bool:
         """Whether computing the exits again moves fewer bytes than storing them.
@@ -480,7 +508,7 @@ class Space:
         A kernel that computes X in front of a contraction cannot write it, so where
         there may be one nothing is said against K.
         """
-        rest = looked.units & ~looked.exits
+        rest = looked.units & ~self._exits(looked)
         if not rest or self.exhaustive:
             return bool(rest)
         kept = self.units.nodes(rest)
@@ -535,29 +563,26 @@ class Space:
         known = looked.kernels
         for outputs in self._output_choices(looked.writes, breadth):
             if outputs not in known:
-                known[outputs] = self._kernel(looked, looked.writes, outputs)
+                known[outputs] = self._kernel(looked, outputs)
             kernel = known[outputs]
             if kernel is not None:
                 yield kernel
 
     def _writes(self, looked: _Looked) -> _Writes:
         units, mask = looked.units, looked.mask
-        made = self.view.makes(self.units.nodes(units & ~looked.exits))
+        made = self.view.makes(self.units.nodes(units & ~self._exits(looked)))
         if not self.exhaustive:
             made &= ~self._taken_in(units) | self.view.delivered
         wanted = self.view.wanted(mask) & made
         return _Writes(
             wanted=wanted,
             choices=tuple(bits(self._optional(mask, wanted) & made)),
-            is_convex=not self._reach(units) & ~units,
         )
 
-    def _kernel(
-        self, looked: _Looked, writes: _Writes, outputs: int
-    ) -> Candidate | None:
+    def _kernel(self, looked: _Looked, outputs: int) -> Candidate | None:
         """A set that writes some tensors; None where it is of no use or not legal."""
         mask, family = looked.mask, looked.family
-        kept = self._kept(mask, outputs, is_convex=writes.is_convex)
+        kept = self._kept(mask, outputs, is_convex=looked.is_convex)
         if kept != mask and not self._holds_all(looked.units, kept):
             return None
         if family is None or isinstance(self.rules.judge(mask, outputs), Refusal):

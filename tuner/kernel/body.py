@@ -139,23 +139,29 @@ class Body:
         answers = self._answers
         if key in answers:
             return answers[key]
-        stack: list[tuple[Key, Rule, list[Key]]] = []
+        stack = [self._asked(key)]
+        while True:
+            key, rule, needs, found = stack[-1]
+            for need in needs[len(found) :]:
+                number = answers.get(need)
+                if number is None:
+                    stack.append(self._asked(need))
+                    break
+                found.append(number)
+            else:
+                try:
+                    stack[-1] = (key, rule, rule.send(found), [])
+                except StopIteration as done:
+                    number = answers[key] = cast("int", done.value)
+                    stack.pop()
+                    if not stack:
+                        return number
+                    stack[-1][-1].append(number)
+
+    def _asked(self, key: Key) -> tuple[Key, Rule, list[Key], list[int]]:
+        """A question, who answers it, what that one asks first, and answers so far."""
         rule = self._rule(key)
-        stack.append((key, rule, next(rule)))
-        while stack:
-            key, rule, needs = stack[-1]
-            missing = next((need for need in needs if need not in answers), None)
-            if missing is not None:
-                inner = self._rule(missing)
-                stack.append((missing, inner, next(inner)))
-                continue
-            try:
-                needs = rule.send([answers[need] for need in needs])
-                stack[-1] = (key, rule, needs)
-            except StopIteration as done:
-                answers[key] = cast("int", done.value)
-                stack.pop()
-        return answers[key]
+        return key, rule, next(rule), []
 
     def _rule(self, key: Key) -> Rule:
         node = self.graph.producers.get(key.tensor)
