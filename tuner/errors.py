@@ -91,9 +91,26 @@ class KernelFailed(TunerError):
 
 
 class VerificationFailed(TunerError):
-    """Outputs differ from the reference by more than the stated tolerance."""
+    """Outputs differ from the reference by more than the stated tolerance.
+
+    Attributes:
+        max_abs_error, max_rel_error: by how much, as far as it was measured; else 0.
+    """
 
     code = "verification-failed"
+
+    def __init__(
+        self,
+        where: str,
+        problem: str,
+        *,
+        hint: str = "",
+        max_abs_error: float = 0.0,
+        max_rel_error: float = 0.0,
+    ) -> None:
+        super().__init__(where, problem, hint=hint)
+        self.max_abs_error = max_abs_error
+        self.max_rel_error = max_rel_error
 
 
 class InternalError(TunerError):

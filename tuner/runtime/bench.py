@@ -335,7 +335,12 @@ class Bench:
             alternative=partial(case.rounded, index, name),
         )
         if verdict.reason:
-            raise VerificationFailed("output", verdict.reason)
+            raise VerificationFailed(
+                "output",
+                verdict.reason,
+                max_abs_error=verdict.max_abs_error,
+                max_rel_error=verdict.max_rel_error,
+            )
         return verdict
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -32,7 +33,19 @@ def kind_of(error: TunerError) -> str:
 
 
 def failure_of(error: TunerError | MemoryError) -> Measurement:
-    """The failed measurement that an error stands for."""
+    """The failed measurement that an error stands for, with what it says in numbers."""
     if isinstance(error, MemoryError):
         return failed("resources", f"out of memory: {error}")
-    return failed(kind_of(error), str(error))
+    measurement = failed(kind_of(error), str(error))
+    if isinstance(error, VerificationFailed):
+        return replace(
+            measurement,
+            max_abs_error=_finite(error.max_abs_error),
+            max_rel_error=_finite(error.max_rel_error),
+        )
+    return measurement
+
+
+def _finite(error: float) -> float:
+    """What is no number is told in words alone."""
+    return error if math.isfinite(error) else 0.0

@@ -233,12 +233,18 @@ def verify(
             reasons = {t: v.reason for t, v in zip(pairs, found, strict=True)}
             bound = partial(_bound, program)
             reason = jumps.why_wrong(executor, program, feed, pairs, reasons, bound)
-        if reason:
-            raise VerificationFailed(f"program {name}", reason)
         worst = Verdict(
+            reason=reason,
             max_abs_error=max(v.max_abs_error for v in (worst, *found)),
             max_rel_error=max(v.max_rel_error for v in (worst, *found)),
         )
+        if reason:
+            raise VerificationFailed(
+                f"program {name}",
+                reason,
+                max_abs_error=worst.max_abs_error,
+                max_rel_error=worst.max_rel_error,
+            )
     return worst
 
 

@@ -255,8 +255,18 @@ def expected_schedules(
 
 def _most_alike(results: Sequence[Measurement]) -> int:
     """How many results differ from the reference by the very same error."""
-    errors = Counter(m.message for m in results if m.failure == "correctness")
+    errors = Counter(_error_of(m) for m in results if m.failure == "correctness")
     return max(errors.values(), default=0)
+
+
+def _error_of(wrong: Measurement) -> object:
+    """What tells errors apart: by how much a result differs, to the last bit.
+
+    What is said of it is rounded. It counts alone where nothing was measured: what was
+    computed is no number, or the check itself is void.
+    """
+    measured = (wrong.max_abs_error, wrong.max_rel_error)
+    return measured if any(measured) else wrong.message
 
 
 def failed_check(measurement: Measurement, failure: str, message: str) -> Measurement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from tuner.plan import Source
 from tuner.runtime import wire
 from tuner.runtime.backend import ResourcesExceeded
 from tuner.runtime.bench import Bench, _case_key, make_case
+from tuner.runtime.failures import failure_of
 from tuner.runtime.opencl import OpenCLBackend
 from tuner.runtime.requests import MeasureRequest
 
@@ -57,9 +59,19 @@ def test_a_right_kernel_is_timed(bench: Bench) -> None:
     ],
 )
 def test_a_wrong_kernel_is_refused(bench: Bench, body: str) -> None:
-    """A kernel whose output differs from the reference is never timed."""
-    with pytest.raises(VerificationFailed, match="output: o"):
+    """A kernel whose output differs from the reference is never timed.
+
+    By how much is told in words and, if it is a number, to the last bit.
+    """
+    with pytest.raises(VerificationFailed, match="output: o") as refused:
         bench.measure(_request(exp_add(), source(body)))
+    found = failure_of(refused.value)
+    error = refused.value.max_abs_error
+    assert f"error {error:.3g} at" in found.message
+    if math.isnan(error):
+        assert (found.max_abs_error, found.max_rel_error) == (0, 0)
+    else:
+        assert found.max_abs_error == error > found.max_rel_error > 0
 
 
 def test_a_write_beyond_the_end_is_found(bench: Bench) -> None:

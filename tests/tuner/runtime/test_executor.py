@@ -338,12 +338,13 @@ def test_nothing_can_be_timed_again_that_was_not_kept(
 
 
 def test_a_wrong_program_is_not_verified(values: dict[str, Array]) -> None:
-    """A program that disagrees with the model fails for correctness."""
+    """A program that disagrees with the model fails for correctness, and says how."""
     request = replace(_request(values), weights={"w": values["w"] * 1.001})
     with Runner("null") as runner:
         found = runner.measure_whole(request)
     assert not found.verified
     assert found.measurements["plan"].failure == "correctness"
+    assert found.measurements["plan"].max_abs_error > 0
 
 
 def _with_bad_step(values: Mapping[str, Array], body: str) -> PlanRequest:

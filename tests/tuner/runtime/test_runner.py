@@ -67,6 +67,7 @@ def test_the_child_lives_on(runner: Runner) -> None:
     kinds = [m.failure for m in (wrong, broken, large)]
     assert kinds == ["correctness", "compile", "resources"]
     assert all(m.seconds == float("inf") and not m.samples for m in (wrong, broken))
+    assert wrong.max_abs_error > 0 == broken.max_abs_error
     assert "nonsense" in broken.message
     assert runner.pid == pid
 

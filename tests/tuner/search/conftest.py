@@ -94,6 +94,8 @@ def runner_with() -> Callable[[Callable[[MeasureRequest], float]], NullRunner]:
 
 Log = list[tuple[dict[str, Any], list[dict[str, Any]]]]
 LARGE = Budget(seconds=1e6, trials=120, trials_per_kernel=6)
+PATIENT = Budget(seconds=1e6, trials=400, trials_per_kernel=2)
+"""Enough to run every kernel again and again."""
 
 
 def no_clock() -> float:
