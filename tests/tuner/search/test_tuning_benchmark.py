@@ -11,19 +11,10 @@ from time import monotonic, sleep
 import pytest
 from onnx import parser
 
-from benchmarks.tuning import (
-    Known,
-    Log,
-    OutOfTime,
-    Tuned,
-    dimensions,
-    line,
-    main,
-    plot,
-    saving,
-    told_saving,
-    tune,
-)
+from benchmarks.tuning.__main__ import dimensions, main
+from benchmarks.tuning.keeping import Log, OutOfTime
+from benchmarks.tuning.running import Known, Tuned, tune
+from benchmarks.tuning.telling import line, plot, saving, told_saving
 from tests.tuner.search.conftest import made_up_seconds, no_clock, small_model
 from tuner.model import Model, load
 from tuner.plan import Measurement
