@@ -53,7 +53,7 @@ def scan(steps: int, batch: int = 4, width: int = 64, states: int = 16) -> Graph
     return b.build([*results, state])
 
 
-STEPS = STEPS_OF_A_PLAN if SOAK else 1_500_000
+STEPS = STEPS_OF_A_PLAN if SOAK else 700_000
 """Work of plans that no clock ends."""
 
 
