@@ -294,16 +294,16 @@ class Engine:
         self._idle.clear()
         self.job = job
         try:
-            if not self._patient(lambda: self._attempts.begin(job))():
-                return "failed"
-            self._counted = job
             return self._attempt(job)
         finally:
-            self.job = None
+            self.job = self._counted = None
             self._idle.set()
 
     def _attempt(self, job: str) -> str:
         try:
+            if not self._patient(lambda: self._attempts.begin(job))():
+                return "failed"
+            self._counted = job
             return self._run(job, self._step)
         except TROUBLE as error:
             # It is not the job's end: the worker takes it up again (`adopt`).
@@ -315,10 +315,10 @@ class Engine:
             raise
 
     def _leave(self, job: str) -> None:
-        """Take the attempt back, once; who ends while the database is away cannot."""
-        counted, self._counted = self._counted, None
-        if counted is None:
+        """Take back what was counted; who ends while the database is away cannot."""
+        if self._counted != job:
             return
+        self._counted = None
         with suppress(Draining):
             self._patient(lambda: self._attempts.leave(job))()
 
