@@ -32,7 +32,13 @@ from tuner.kernel.lower import lower
 from tuner.kernel.render import CUDA, OPENCL, render
 from tuner.kernel.schedule import default
 from tuner.kernel.split_space import split_default
-from tuner.plan import CODEGEN_REVISION, PRICE_REVISION, Family, Options
+from tuner.plan import (
+    CODEGEN_REVISION,
+    PRICE_REVISION,
+    Family,
+    Options,
+    Schedule,
+)
 from tuner.pricing import price
 
 if TYPE_CHECKING:
@@ -229,6 +235,10 @@ GRAPHS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
 )
 
 
+WIDE: Final = Schedule.of(threads=1024, items=1, repeat=1, vector=1)
+"""More lanes than a row of `embedding` has points; no default has so many."""
+
+
 def texts() -> dict[str, str]:
     """File name -> generated text."""
     found: dict[str, str] = {}
@@ -252,7 +262,7 @@ def digest(files: Mapping[str, str]) -> str:
 
 
 def prices() -> dict[str, str]:
-    """Predicted seconds of every kernel under its default schedule, six digits."""
+    """Predicted seconds of kernels, mostly under their defaults, six digits."""
     found: dict[str, str] = {}
     for name, make in GRAPHS.items():
         nest = lower(make())
@@ -260,6 +270,10 @@ def prices() -> dict[str, str]:
             device = find(target)
             counted = work(nest, default(nest, device), device)
             found[f"{name} {target}"] = f"{predict(counted, device).seconds:.6g}"
+    for target in TARGETS:
+        counted = work(lower(_embedding()), WIDE, find(target))
+        seconds = predict(counted, find(target)).seconds
+        found[f"embedding wide {target}"] = f"{seconds:.6g}"
     for name, make in SPLITS.items():
         for target in TARGETS:
             priced = price(make(), Family.REDUCTION, find(target), Options())

@@ -118,6 +118,47 @@ def test_lanes_beyond_the_last_column_work_too_where_teams_meet() -> None:
     assert counted(graph, "sm_80", **columns(256, 1, 4)).compute_share == 1.0
 
 
+def biased(*widths: int) -> Graph:
+    """Rows of some widths, each with a row added and a costly function of it."""
+    b = Builder()
+    made = [
+        b.op("tanh", b.op("add", b.input(500, width), b.input(width)))
+        for width in widths
+    ]
+    return b.graph(*made)
+
+
+@pytest.mark.parametrize(
+    ("width", "threads", "share"),
+    [(96, 128, 0.75), (200, 256, 200 / 256), (40, 64, 0.625), (128, 128, 1.0)],
+)
+def test_lanes_beyond_the_last_point_take_as_long(
+    width: int, threads: int, share: float
+) -> None:
+    """A map takes longer by what its lanes have no points for, and alone by that."""
+    whole = counted(biased(width), **points(threads, 1))
+    assert whole.compute_share == pytest.approx(share)
+    busy = replace(whole, compute_share=1.0)
+    assert predict(whole, CPU).compute_seconds * share == pytest.approx(
+        predict(busy, CPU).compute_seconds,
+        rel=0.3,  # indices are counted as they are
+    )
+    assert (predict(whole, CPU).seconds > predict(busy, CPU).seconds) is (share < 1.0)
+
+
+def test_a_last_block_that_begins_earlier_leaves_no_lane_idle() -> None:
+    """Blocks narrower than a row have no condition; nor is a GPU's time shared so."""
+    graph = biased(96)
+    assert counted(graph, **points(64, 1)).compute_share == 1.0
+    assert counted(graph, **points(16, 6)).compute_share == 1.0
+    assert counted(graph, "sm_90", **points(128, 1)).compute_share == 1.0
+
+
+def test_rows_beside_wider_ones_do_not_slow_them() -> None:
+    """Lanes are as many as the widest rows of a kernel have use for."""
+    assert counted(biased(40, 1024), **points(1024, 1)).compute_share == 1.0
+
+
 def test_vectors_behind_a_condition_are_taken_apart() -> None:
     """Four columns a lane, which do not fill the last block."""
     assert counted(sums((64, 128), 1), **columns(16, 4)).compute_share == 1.0
