@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from cost_model.catalog import cpu
@@ -20,9 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from cost_model.device import Device
+    from cost_model.work import Work
+    from tuner.calibration.micro import Micro
+    from tuner.calibration.timing import Kernel
     from tuner.ir.graph import Graph
     from tuner.plan import Source
     from tuner.runtime.requests import MeasureRequest, PlanRequest
+
+
+@cache
+def _benchmarks() -> tuple[tuple[Micro, Kernel], ...]:
+    """The CPU's micro-benchmarks, generated once for all timers."""
+    return tuple(
+        (
+            micro,
+            library(micro.graph, cpu())
+            if micro.in_library
+            else generated(micro.graph, cpu(), micro.schedule),
+        )
+        for micro in micro_benchmarks(cpu())
+    )
 
 
 class ModelTimer:
@@ -38,10 +56,7 @@ class ModelTimer:
         self._seconds: dict[object, float | None] = {}
         self._groups: dict[object, str] = {}
         self.asked = 0
-        for micro in micro_benchmarks(cpu()):
-            make = library if micro.in_library else generated
-            rest = () if micro.in_library else (micro.schedule,)
-            kernel = make(micro.graph, cpu(), *rest)
+        for micro, kernel in _benchmarks():
             digest = kernel.source.digest if kernel.source else ""
             seconds = predict(kernel.work, truth).seconds
             key = (digest, _shapes(micro.graph))
@@ -113,6 +128,10 @@ def _shapes(graph: object) -> tuple[object, ...]:
     return (tuple(node.op for node in nodes), tuple(map(str, types.values())))
 
 
+_WORKS: dict[object, Work] = {}
+"""What kernels do, by text and grid: the same whatever device they are timed for."""
+
+
 class PairModelTimer:
     """Times any kernel of ours as a device would take it, by its own count."""
 
@@ -120,7 +139,6 @@ class PairModelTimer:
         """Name the device that the times are from."""
         self._truth = truth
         self._fails = fails
-        self._known: dict[object, float] = {}
 
     def measure(self, request: MeasureRequest) -> Measurement:
         """What the kernel takes, whichever schedule its source was made with."""
@@ -145,13 +163,12 @@ class PairModelTimer:
     def _seconds(self, graph: Graph, source: Source | None) -> float:
         assert source is not None
         key = (source.digest, source.grid)
-        if key not in self._known:
+        if key not in _WORKS:
             for schedule in space(lower(graph), cpu()):
                 kernel = generated(graph, cpu(), schedule)
                 assert kernel.source is not None
-                seconds = predict(kernel.work, self._truth).seconds
-                self._known[kernel.source.digest, kernel.source.grid] = seconds
-        return self._known[key]
+                _WORKS[kernel.source.digest, kernel.source.grid] = kernel.work
+        return predict(_WORKS[key], self._truth).seconds
 
 
 def timed(seconds: float) -> Measurement:

@@ -11,7 +11,7 @@ from cost_model.catalog import cpu, find
 from cost_model.refining import scaled
 from cost_model.roofline import lower_bound
 from tests.tuner.calibration.fakes import ModelTimer, RecordedTimer
-from tuner.calibration.fit import AGAIN, calibrate_device, fit_again
+from tuner.calibration.fit import AGAIN, Fitted, calibrate_device, fit_again
 from tuner.calibration.micro import COPY, LAUNCH, micro_benchmarks
 from tuner.calibration.timing import generated
 from tuner.errors import DeviceUnavailable
@@ -38,9 +38,14 @@ def still() -> float:
     return 0.0
 
 
-def test_a_device_is_found_from_its_micro_benchmarks() -> None:
+@pytest.fixture(scope="module")
+def fitted() -> Fitted:
+    """What is found of the device; for reading only."""
+    return calibrate_device(cpu(), ModelTimer(TRUTH), still)
+
+
+def test_a_device_is_found_from_its_micro_benchmarks(fitted: Fitted) -> None:
     """Launch, bandwidths, scattered requests and special functions come back."""
-    fitted = calibrate_device(cpu(), ModelTimer(TRUTH), still)
     found = fitted.calibration.device
     assert not fitted.skipped or not is_available()
     for name in (
@@ -59,9 +64,8 @@ def test_a_device_is_found_from_its_micro_benchmarks() -> None:
     assert fitted.calibration.residuals["copy"].median < 0.15
 
 
-def test_the_bound_holds_on_every_sample() -> None:
+def test_the_bound_holds_on_every_sample(fitted: Fitted) -> None:
     """No lower bound of the calibrated device exceeds what was measured."""
-    fitted = calibrate_device(cpu(), ModelTimer(TRUTH), still)
     device = fitted.calibration.device
     for each in fitted.timed:
         bound = lower_bound(each.kernel.work, device)
@@ -104,12 +108,19 @@ SPREAD = (0.7, 1.9, 1.0, 4.2, 1.4, 0.8, 3.1)
 """The same while a compiler ran beside it."""
 
 
+@pytest.fixture(scope="module")
+def undisturbed() -> Fitted:
+    """What is found on a quiet machine; for reading only."""
+    return calibrate_device(cpu(), RecordedTimer(TRUTH, {}, QUIET), still)
+
+
 @pytest.mark.parametrize("group", [COPY, LAUNCH, "scattered_share"])
-def test_what_was_disturbed_once_is_timed_again(group: str) -> None:
+def test_what_was_disturbed_once_is_timed_again(
+    undisturbed: Fitted, group: str
+) -> None:
     """A burst of other work costs repetitions of what it hit, and no number."""
     timer = RecordedTimer(TRUTH, {group: (SPREAD, QUIET)}, QUIET)
     fitted = calibrate_device(cpu(), timer, still)
-    undisturbed = calibrate_device(cpu(), RecordedTimer(TRUTH, {}, QUIET), still)
     assert not fitted.disturbed
     assert fitted.calibration.device == undisturbed.calibration.device
     of = sum(micro.group == group for micro in micro_benchmarks(cpu()))
@@ -121,15 +132,15 @@ SHARED = (1.02, 1.6, 1.01, 1.42, 1.5, 1.02, 1.0, 1.44, 1.43, 1.4, 1.41)
 stolen time told: the samples of its median agree."""
 
 
-def test_the_speed_of_a_pipe_is_that_of_the_machine_alone() -> None:
+def test_the_speed_of_a_pipe_is_that_of_the_machine_alone(undisturbed: Fitted) -> None:
     """Others only ever make a kernel longer, and a plan is for a machine of its own."""
     group = "operations_per_second.special"
     shared = calibrate_device(
         cpu(), RecordedTimer(TRUTH, {group: (SHARED,)}, QUIET), still
     )
-    alone = calibrate_device(cpu(), RecordedTimer(TRUTH, {}, QUIET), still)
     assert not shared.disturbed
-    rates = (each.calibration.device.operations_per_second for each in (shared, alone))
+    both = (shared, undisturbed)
+    rates = (each.calibration.device.operations_per_second for each in both)
     found, wanted = (each["special"] for each in rates)  # type: ignore[index]
     assert found == pytest.approx(wanted, rel=0.15)
 
