@@ -48,6 +48,7 @@ def plot(rows: Sequence[Tuned]) -> str:
         points = " ".join(map(place, known))
         end = _dot(points.rpartition(" ")[2], colour) if known else ""
         title = f"{row.model}, {row.budget_seconds:.0f} s"
+        title += "" if known else ": no gap was proved"
         parts.append(
             f'<polyline fill="none" stroke="{colour}" points="{points}"/>{end}'
             f'<text x="{left + 10}" y="{35 + 16 * number}" fill="{colour}">'

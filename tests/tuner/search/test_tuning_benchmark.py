@@ -110,6 +110,9 @@ def test_the_plot_has_a_line_for_every_run(tmp_path: Path, model: Model) -> None
     assert drawn.count("<polyline") == 2
     ended = sum(m.measured_gap is not None for m in row.timeline[-1:])
     assert drawn.count("<circle") == 2 * ended == 2
+    assert "no gap" not in drawn
+    early = plot([row, replace(row, timeline=row.timeline[:1])])
+    assert early.count("<circle") == early.count("little, 1000000 s: no gap was") == 1
 
 
 def test_a_killed_run_keeps_every_batch(tmp_path: Path, model: Model) -> None:
