@@ -40,17 +40,11 @@ def _to_plan(key: str) -> dict[str, Parameters]:
         "listCuts": {"key": key},
         "pinPlan": {"key": key},
         "getPin": {"key": key},
-        "unpinPlan": {"key": key},
-        "evictPlan": {"key": key},
     }
 
 
 def _to_job(job: str) -> dict[str, Parameters]:
-    """Everything that can be asked about a job, from where its id stands.
-
-    Cancelling is not among them: a client that goes on from a job to what it has would
-    take its DELETE for the end of what it reads, and a cancelled job keeps all of that.
-    """
+    """Everything that can be asked about a job, from where its id stands."""
     return {
         "getJob": {"job_id": job},
         "streamJobEvents": {"job_id": job},
@@ -86,7 +80,9 @@ LINKS: Final[Mapping[tuple[str, str], Mapping[str, Parameters]]] = MappingProxyT
 )
 """Where the answer of an operation leads: its id and status -> operation, parameters.
 
-A client that follows them never has to make up a key, a digest or an id.
+A client that follows them never has to make up a key, a digest or an id. None leads to
+a DELETE: a client that goes on from a job or a plan to what it has would take that for
+the end of what it reads, and a cancelled job and an evicted plan keep all of it.
 """
 
 
