@@ -52,6 +52,11 @@ LONGEST = (
     "tests/service/cli/test_exchanging.py",
     "tests/tuner/fusion/test_optimisers.py",
     "tests/tuner/fusion/test_patterns_targets.py",
+    "tests/tuner/calibration/test_fit.py",
+    "tests/conformance/test_node_cases.py",
+    "tests/tuner/test_selftest.py",
+    "tests/tuner/search/test_killed.py",
+    "tests/tuner/search/test_near.py",
 )
 """Files that take longest. Processes that share the tests by file begin with them: one
 that got a long file last would keep the others waiting."""
