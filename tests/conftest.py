@@ -56,7 +56,7 @@ LONGEST = (
     "tests/conformance/test_node_cases.py",
     "tests/tuner/test_selftest.py",
     "tests/tuner/search/test_killed.py",
-    "tests/tuner/search/test_near.py",
+    "tests/tuner/search/test_known_results.py",
 )
 """Files that take longest. Processes that share the tests by file begin with them: one
 that got a long file last would keep the others waiting."""
