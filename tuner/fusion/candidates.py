@@ -199,6 +199,7 @@ class Space:
         self._looked: dict[int, _Looked] = {}
         self.units = self._make_units()
         self.stored = self.units.stored
+        self._made = [tuple(bits(made)) for made in self.view.made]
         self._behind = [self.view.above[i] | 1 << i for i in self.view.maker]
         self._first_breadth = 0 if len(self.units) <= ONE_ZONE_UNITS else 1
 
@@ -641,19 +642,19 @@ class Space:
         and where the readers' results stay inside a unit: no other kernel can read
         those.
         """
-        view = self.view
+        view, inner = self.view, self.units.inner
         found = wanted
-        stand_in: dict[int, int] = {}
-        for i in reversed(list(bits(mask))):
-            for j in bits(view.made[i]):
-                readers = view.readers[j] & mask if not wanted >> j & 1 else 0
-                grown = sum(
-                    stand_in[r] for b in bits(readers) for r in bits(view.made[b])
-                )
-                is_inner = self.units.inner >> j & 1
-                if grown > view.bytes[j] and not is_inner:
-                    found |= 1 << j
-                is_written = found >> j & 1
-                passed_on = grown if self._prologues or is_inner else 0
-                stand_in[j] = view.bytes[j] if is_written else passed_on
+        stand_in: dict[int, int] = {}  # for all that a node makes
+        for i in reversed(tuple(bits(mask))):
+            stand_in[i] = 0
+            for j in self._made[i]:
+                size = view.bytes[j]
+                if not wanted >> j & 1:
+                    grown = sum([stand_in[b] for b in bits(view.readers[j] & mask)])
+                    is_inner = inner >> j & 1
+                    if grown > size and not is_inner:
+                        found |= 1 << j
+                    else:
+                        size = grown if self._prologues or is_inner else 0
+                stand_in[i] += size
         return found
