@@ -37,7 +37,8 @@ GLANCE_SECONDS = 0.3
 LONGEST = (
     "tests/tuner/test_zoo.py",
     "tests/service/api/test_fuzzing.py",
-    "tests/tuner/search/test_session.py",
+    "tests/tuner/search/test_failing_kernels.py",
+    "tests/tuner/search/test_known_results.py",
     "tests/tuner/fusion/test_least.py",
     "tests/browser/test_journeys.py",
     "tests/service/cli/test_exports.py",
@@ -56,7 +57,9 @@ LONGEST = (
     "tests/conformance/test_node_cases.py",
     "tests/tuner/test_selftest.py",
     "tests/tuner/search/test_killed.py",
-    "tests/tuner/search/test_known_results.py",
+    "tests/tuner/search/test_winners.py",
+    "tests/tuner/search/test_session.py",
+    "tests/tuner/search/test_proofs.py",
 )
 """Files that take longest. Processes that share the tests by file begin with them: one
 that got a long file last would keep the others waiting."""
