@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cost_model.device import NUMBER_FIELDS, RATE_FIELDS
+from cost_model.device import NUMBER_FIELDS, RATE_FIELDS, base_of
 from cost_model.device_file import check
 from cost_model.fitting import Matrix, Residual, residual_of, robust_fit
 from cost_model.memory import traffic
@@ -143,15 +143,6 @@ def calibrated_id(device: Device) -> str:
     calibrated device is another target than its catalogue row, and is named apart.
     """
     return f"{base_of(device.id)}@{device.digest[:8]}"
-
-
-def base_of(id_: str) -> str:
-    """The catalogue's device that a device's id means, calibrated or not.
-
-    It names the machine, where the numbers that price a kernel do not matter: what was
-    measured on it, and the rules that hold there.
-    """
-    return id_.partition("@")[0]
 
 
 def restore(base: Device, numbers: Mapping[str, object]) -> Device:

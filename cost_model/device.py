@@ -173,3 +173,12 @@ NUMBER_FIELDS: Final = tuple(
     for each in fields(Device)
     if each.name not in TEXT_FIELDS | {*RATE_FIELDS, "sources"}
 )
+
+
+def base_of(id_: str) -> str:
+    """The catalogue's device that a device's id means, calibrated or not.
+
+    It names the machine, where the numbers that price a kernel do not matter: what was
+    measured on it, and the rules that hold there.
+    """
+    return id_.partition("@")[0]

@@ -10,9 +10,8 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Final
 
-from cost_model.calibration import base_of
 from cost_model.catalog import ALIASES, DEVICES, UnknownDevice, find
-from cost_model.device import Device
+from cost_model.device import Device, base_of
 from tuner.assembly import Assembler, Compile, Tuned, assemble, limits_for
 from tuner.compilation import compiler_for
 from tuner.errors import ConstraintsUnsatisfiable, UnknownTarget

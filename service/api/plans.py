@@ -17,8 +17,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from sqlalchemy.orm import Session
 
-from cost_model.calibration import base_of
 from cost_model.catalog import ALIASES, DEVICES
+from cost_model.device import base_of
 from service.api import comparing
 from service.api.access import actor
 from service.api.bodies import JSON_TYPE, json_object, media_type, refused_type
@@ -73,7 +73,7 @@ _TARGETS: Final = WithJsonSchema(
         "type": "string",
         "anyOf": [
             {"enum": _NAMES},
-            {"pattern": rf"^({'|'.join(_NAMES)})@([0-9a-f]{{8,64}}|latest)$"},
+            {"pattern": rf"^({'|'.join(_NAMES)})@([0-9a-fA-F]{{1,64}}|latest)$"},
         ],
         "description": "id or alias of a device; with @ and the first digits of its "
         "digest, or @latest, one with the numbers of a stored calibration",
@@ -258,7 +258,9 @@ async def submit_plan(  # noqa: PLR0913, PLR0917 - the parameters of the route
         request_id=request_id(request),
         repeat_key=repeat_key(actor(request), idempotency_key),
     )
-    answer = await context.run_planning(context.submissions.submit, ask)
+    answer = await run_in_threadpool(context.submissions.at_once, ask)
+    if answer is None:
+        answer = await context.run_planning(context.submissions.submit, ask)
     answer = await _waited(context, answer, wait_seconds(prefer))
     return _answered(answer)
 

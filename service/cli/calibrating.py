@@ -213,10 +213,11 @@ def accuracy(
 
 def _remember(known: Device, told: Mapping[str, Any]) -> list[str]:
     """Keep what was found; where these numbers predicted this host better before."""
+    from cost_model.device import base_of
     from service.store import accuracy as accuracy_store
     from tuner.calibration.report import drifted
 
-    target, host = known.id.partition("@")[0], platform.node() or "localhost"
+    target, host = base_of(known.id), platform.node() or "localhost"
     run = accuracy_store.AccuracyRun(
         target=target,
         host=host,

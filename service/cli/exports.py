@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from cost_model.calibration import base_of
+from cost_model.device import base_of
 from service.cli import lookups
 from service.cli.exits import BadArgument, CacheMiss
 from service.cli.inputs import settings, write_bytes

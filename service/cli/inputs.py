@@ -332,7 +332,9 @@ def is_own(target: str) -> bool:
 def stand_in(target: str, own: Device) -> str:
     """The catalogue's device whose defaults a target that is not in it has."""
     if not target.endswith(".toml"):
-        return target.partition("@")[0]
+        from cost_model.device import base_of
+
+        return base_of(target)
     return "cpu" if own.kind == "cpu" else "h100-sxm"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cost_model.calibration import base_of
+from cost_model.device import base_of
 from service.cli.inputs import own_database, settings
 from service.jobs.planning import as_revision
 from service.store import graphs, kernels, measurements, plans

@@ -151,21 +151,30 @@ def tune(
 
 
 def _target_on(device: str, target: str) -> str:
-    """The target whose plan a device can run: what was asked for, or its own.
+    """The target that a device is tuned for: its own, by numbers of one's choice.
+
+    What is measured is kept as that of the target, and serves all who have it.
 
     Raises:
-        BadArgument: the device is of another kind than the target.
+        BadArgument: the target is another device.
     """
+    from cost_model.device import base_of
     from service.jobs.planning import target_of
 
     own = target_of(device)
-    if target and inputs.device_of(target).kind != own.kind:
+    if not target:
+        return own.id
+    asked = inputs.device_of(target)
+    same = base_of(asked.id) == own.id
+    if target.endswith(".toml"):
+        same = (asked.kind, asked.architecture) == (own.kind, own.architecture)
+    if not same:
         raise BadArgument(
             "--target",
-            f"{target!r} is a plan for another kind of device than {device}",
+            f"{target!r} is another device than {device}, which is {own.id}",
             hint=f"leave it out, or give {own.id}@latest after `fuseplan calibrate`",
         )
-    return target or own.id
+    return target
 
 
 def _cache_mode(word: str) -> CacheMode:
@@ -221,7 +230,7 @@ def _run(
 
     Results are stored batch by batch: an interrupted run loses one batch.
     """
-    from cost_model.calibration import base_of
+    from cost_model.device import base_of
     from service.cli import kernel_cache
 
     failures: dict[str, int] = {}

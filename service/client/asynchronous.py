@@ -105,7 +105,7 @@ class AsyncClient:
         """The events of a job, past and to come, until it is over."""
         last = after
         try:
-            for _ in requests.spare_tries("GET"):
+            for _ in requests.spare_tries("GET", requests.events_of(job)):
                 with suppress(*requests.CUT_OFF):
                     async for event in self._events(job, last):
                         last = event.id or last
@@ -153,16 +153,15 @@ class AsyncClient:
 
     async def export_bundle(self, **query: Any) -> bytes:
         """Plans of the service as a bundle."""
-        answer = await self._send("GET", "/v1/bundles", params=query)
+        answer = await self._send("GET", requests.BUNDLES, params=query)
         if not is_success(answer):
             checked(answer)
         return answer.content
 
     async def import_bundle(self, data: bytes) -> Json:
         """Hand a bundle in; gives the keys that it holds and those that it changed."""
-        headers = dict(requests.ZSTD)
-        answer = await self._send("POST", "/v1/bundles", content=data, headers=headers)
-        return checked(answer)
+        sent = {"content": data, "headers": dict(requests.ZSTD)}
+        return checked(await self._send("POST", requests.BUNDLES, **sent))
 
     async def _events(self, job: str, after: str) -> AsyncIterator[Event]:
         """The events of one stream; fails as httpx does."""
@@ -197,7 +196,7 @@ class AsyncClient:
             raise unavailable(self.address + path, error) from error
 
     async def _request(self, method: str, url: str, **request: Any) -> httpx.Response:
-        for _ in requests.spare_tries(method):
+        for _ in requests.spare_tries(method, url):
             with suppress(*requests.CUT_OFF):
                 return await self._http.request(method, url, **request)
         return await self._http.request(method, url, **request)

@@ -127,7 +127,7 @@ class Client:
         """
         last = after
         try:
-            for _ in requests.spare_tries("GET"):
+            for _ in requests.spare_tries("GET", requests.events_of(job)):
                 with suppress(*requests.CUT_OFF):
                     for event in self._events(job, last):
                         last = event.id or last
@@ -181,7 +181,7 @@ class Client:
         Args:
             query: `key` (a list), `target`, `evidence`, as the route takes them.
         """
-        answer = self._send("GET", "/v1/bundles", params=query)
+        answer = self._send("GET", requests.BUNDLES, params=query)
         if not is_success(answer):
             checked(answer)
         return answer.content
@@ -189,7 +189,7 @@ class Client:
     def import_bundle(self, data: bytes) -> Json:
         """Hand a bundle in; gives the keys that it holds and those that it changed."""
         headers = dict(requests.ZSTD)
-        answer = self._send("POST", "/v1/bundles", content=data, headers=headers)
+        answer = self._send("POST", requests.BUNDLES, content=data, headers=headers)
         return checked(answer)
 
     def _events(self, job: str, after: str) -> Iterator[Event]:
@@ -233,7 +233,7 @@ class Client:
 
     def _answer(self, asked: Mapping[str, Any], deadline: float) -> httpx.Response:
         given = {"method": "GET", **asked}
-        for _ in requests.spare_tries(given["method"]):
+        for _ in requests.spare_tries(given["method"], given["url"]):
             with suppress(*requests.CUT_OFF):
                 return self._whole(given, deadline)
         return self._whole(given, deadline)
@@ -255,7 +255,7 @@ class Client:
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
-            for _ in requests.spare_tries(method):
+            for _ in requests.spare_tries(method, path):
                 with suppress(*requests.CUT_OFF):
                     return self._http.request(method, path, **request)
             return self._http.request(method, path, **request)

@@ -14,9 +14,11 @@ ZSTD: Final[Mapping[str, str]] = {"Content-Type": "application/zstd"}
 MOST_KEYS: Final = 1000
 """Of one question for many plans (docs/api.md)."""
 CUT_OFF: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-"""What a connection that was kept may meet when it is used again: whoever is at either
-end, or between, may close it in that moment (RFC 9112, section 9.3.1)."""
+"""What a connection meets that breaks before the answer is whole. One that was kept may
+when it is used again: whoever is at either end, or between, may close it in that moment
+(RFC 9112, section 9.3.1)."""
 
+BUNDLES: Final = "/v1/bundles"
 STREAM: Final = httpx.Timeout(10.0, read=60.0)
 """An event may be long in coming; but the service says every 15 seconds that it is
 there, so that a host that has been silent for longer is gone."""
@@ -27,14 +29,16 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def spare_tries(method: str) -> range:
+def spare_tries(method: str, url: str) -> range:
     """How often a request is sent again when its connection is cut off.
 
     Once, where to be asked twice changes no more than to be asked once (RFC 9110,
-    section 9.2.2): what is posted here is known by its content. Who cancels a job twice
-    is told that it has ended.
+    section 9.2.2): a model that is handed in has a key of its own for that. Who cancels
+    a job twice is told that it has ended, and who imports a bundle twice that nothing
+    has changed.
     """
-    return range(0 if method == "DELETE" else 1)
+    is_once = method == "DELETE" or (method, url) == ("POST", BUNDLES)
+    return range(0 if is_once else 1)
 
 
 def submit(asked: Submit, timeout_seconds: float) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -140,7 +141,8 @@ class Submit:
         cache: how the caches are before every launch that the job times.
         partitions: how many distinct partitions the job runs whole, at most.
         wait_seconds: how long the service may hold the answer back for a result.
-        repeat_key: makes the request safe to repeat for a day.
+        repeat_key: makes the request safe to repeat for a day; one is made up for a
+            request that queues a job, which is sent again when its connection breaks.
     """
 
     model: bytes
@@ -180,8 +182,9 @@ class Submit:
             raise Refused("wait_seconds", 400, told)
         # The service reads whole seconds (RFC 7240).
         headers = {} if wait is None else {"Prefer": f"wait={math.ceil(wait)}"}
-        if self.repeat_key:
-            headers["Idempotency-Key"] = self.repeat_key
+        made_up = secrets.token_hex(16) if self.mode == "tuned" else ""
+        if self.repeat_key or made_up:
+            headers["Idempotency-Key"] = self.repeat_key or made_up
         if self.model.lstrip()[:1] == b"{":
             headers["Content-Type"] = "application/json"
             return {"content": self._document(asked), "headers": headers}

@@ -61,7 +61,7 @@ class Attempts:
         """End a job that nobody will run again, unless it came to its end."""
         lost = JobLost(
             f"job {job}",
-            "its worker died while it did it, and every repetition died too",
+            f"{MOST_DEATHS} workers died while they did it, one after the other",
             hint="look into the worker's log; a smaller model may get through",
         )
         told = problem_of(lost).document()

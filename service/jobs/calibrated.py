@@ -13,8 +13,8 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from cost_model.calibration import base_of, restore
-from cost_model.device import Device
+from cost_model.calibration import restore
+from cost_model.device import Device, base_of
 from service.jobs.planning import Question
 from service.store.devices import Calibration, calibrations
 from tuner import pipeline
@@ -66,8 +66,11 @@ def find(target: str, known: Sequence[Calibration]) -> Device:
     base = pipeline.resolve_target(base_of(target))
     wanted = target.partition("@")[2].lower()
     for each in known:
-        if wanted == LATEST or (wanted and each.digest.startswith(wanted)):
-            return restore(base, each.numbers.get("device", {}))
+        device = restore(base, each.numbers.get("device", {}))
+        # A release that knows one number more has another digest for the same ones.
+        digests = (device.digest, each.digest)
+        if wanted == LATEST or (wanted and any(d.startswith(wanted) for d in digests)):
+            return device
     there = ", ".join(f"{base.id}@{each.digest[:8]}" for each in known)
     raise UnknownTarget(
         target,

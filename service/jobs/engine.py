@@ -19,6 +19,7 @@ from dbos import (
     DBOSPortableJSONSerializer,
     WorkflowSerializationFormat,
 )
+from dbos import error as engine_errors
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -30,6 +31,13 @@ log = structlog.get_logger(__name__)
 
 TROUBLE: Final = (StoreUnavailable, DBAPIError)
 """What our store, and the engine's own, raise while the database is away."""
+
+TAKEN_AWAY: Final = (
+    engine_errors.DBOSWorkflowConflictIDError,
+    engine_errors.DBOSWorkflowCancelledError,
+)
+"""What the engine raises in a worker that was silent for so long that another one has
+taken its job over, or that was told to end it: it lives."""
 
 APPLICATION: Final = "fuseplan"
 VERSION: Final = "plan-v3"
@@ -310,7 +318,7 @@ class Engine:
             log.warning("job left until the database is back", job=job)
             self._leave(job)
             raise Draining from error
-        except Draining:
+        except (Draining, *TAKEN_AWAY):
             self._leave(job)
             raise
 
@@ -319,7 +327,7 @@ class Engine:
         if self._counted != job:
             return
         self._counted = None
-        with suppress(Draining):
+        with suppress(Draining, *TROUBLE):
             self._patient(lambda: self._attempts.leave(job))()
 
     def _step(self, name: str, function: Callable[[], Any]) -> Any:

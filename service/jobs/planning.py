@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
-from cost_model.calibration import base_of, restore
-from cost_model.device import Device
+from cost_model.calibration import restore
+from cost_model.device import Device, base_of
 from service.jobs.options import read_options
 from service.store.blobs import Blob
 from service.store.jobs import Progress

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cost_model.calibration import base_of
+from cost_model.device import base_of
 from service.jobs.planning import Planner, Question, as_revision
 from service.store.events import EventDraft
 from service.store.jobs import JobRequest, Progress

@@ -158,19 +158,33 @@ class Submissions:
             StoreUnavailable: the database cannot be used.
             WorkerUnavailable: nobody can tune for this target.
         """
+        said = ask.fingerprint  # of what was sent: `@latest` may mean another one later
         ask = replace(ask, question=self._settled(ask.question))
         known = self._memo.get(body_fingerprint(ask.question))
         if known is None:
             known = self._read(ask)
         if ask.repeat_key:
-            repeated = self._repeated(ask, known)
+            repeated = self._repeated(ask.repeat_key, said, known)
             if repeated is not None:
                 return repeated
         with self._flights.alone(known.key):
             answer = self._stored(ask, known) or self._planned(ask, known)
         if ask.repeat_key:
-            self._remember(ask, answer)
+            self._remember(ask.repeat_key, said, answer)
         return answer
+
+    def at_once(self, ask: Ask) -> Answer | None:
+        """The answer to what was read before and is stored: no planner is waited for.
+
+        Raises:
+            UnknownTarget: there is no such calibration.
+            StoreUnavailable: the database cannot be used.
+        """
+        ask = replace(ask, question=self._settled(ask.question))
+        known = self._memo.get(body_fingerprint(ask.question))
+        if known is None or ask.repeat_key:
+            return None
+        return self._stored(ask, known)
 
     def analytic(self, question: Question) -> PlanRevision:
         """The analytic plan of a question that nobody asks to be stored."""
@@ -189,15 +203,15 @@ class Submissions:
         self._memo.put(body_fingerprint(ask.question), known)
         return known
 
-    def _repeated(self, ask: Ask, known: Known) -> Answer | None:
+    def _repeated(self, repeat_key: str, said: str, known: Known) -> Answer | None:
         """The answer to the first request with this key, as things stand now."""
         with self._database.read() as session:
-            first = idempotency.find(session, ask.repeat_key, now=self._clock())
+            first = idempotency.find(session, repeat_key, now=self._clock())
             if first is None:
                 return None
             plan = plans.find(session, first.plan_key)
             job = jobs.find(session, first.job) if first.job else None
-        if first.fingerprint != ask.fingerprint:
+        if first.fingerprint != said:
             raise IdempotencyMismatch(
                 "header Idempotency-Key",
                 "it came with another request before",
@@ -207,10 +221,10 @@ class Submissions:
             return None
         return Answer(plan=plan, names=known.names, job=job, cached=True)
 
-    def _remember(self, ask: Ask, answer: Answer) -> None:
+    def _remember(self, repeat_key: str, said: str, answer: Answer) -> None:
         first = Repeated(
-            key_hash=ask.repeat_key,
-            fingerprint=ask.fingerprint,
+            key_hash=repeat_key,
+            fingerprint=said,
             plan_key=answer.plan.pointer.key,
             job=None if answer.job is None else answer.job.id,
         )

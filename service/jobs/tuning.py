@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import structlog
 
-from cost_model.calibration import base_of
+from cost_model.device import base_of
 from service.errors.problems import problem_of
 from service.jobs.calibrated import is_calibrated, stored
 from service.jobs.engine import TROUBLE

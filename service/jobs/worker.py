@@ -169,7 +169,7 @@ class Worker:
         for job in self._engine.adopt(living):
             log.warning("job taken over from a dead worker", job=job)
         self._renew(living)
-        # Whoever lives ends the job that it works on, whatever the engine counted.
+        # Whoever lives ends the job that it works on.
         worked_on = {beat.job for beat in alive} | {self._engine.job}
         mine = tuple(
             job.id

@@ -364,6 +364,7 @@ def advance(session: Session, id_: str, *, batch: int, progress: Progress) -> bo
         .where(JobRow.id == id_, JobRow.batches < batch)
         .values(
             batches=batch,
+            attempts=1,  # what got further does not kill whoever works on it
             trials=progress.trials,
             best_seconds=progress.best_seconds,
             gap=progress.gap,

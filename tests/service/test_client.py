@@ -367,12 +367,15 @@ async def ask_all(client: AsyncClient) -> None:
     assert (await client.job("1")).id == "1"
     with pytest.raises(ServiceUnavailable):
         await client.cancel("1")
+    await client.job("1")
+    with pytest.raises(ServiceUnavailable):
+        await client.import_bundle(b"")
 
 
 def test_a_connection_that_was_closed_in_between_costs_no_answer(
     forgetful: Forgetful,
 ) -> None:
-    """Whatever may be asked twice is: lookups, submissions, events; a cancel is not.
+    """Whatever may be asked twice is; a cancel, and a bundle handed in, are not.
 
     A kept connection may be closed just as it is used again, by whoever.
     """
@@ -386,6 +389,9 @@ def test_a_connection_that_was_closed_in_between_costs_no_answer(
         assert client.job("1").id == "1"
         with pytest.raises(ServiceUnavailable):
             client.cancel("1")
+        client.job("1")
+        with pytest.raises(ServiceUnavailable):
+            client.import_bundle(b"")
     first, forgetful.asked = forgetful.asked, []
 
     async def again() -> None:
@@ -394,10 +400,11 @@ def test_a_connection_that_was_closed_in_between_costs_no_answer(
 
     asyncio.run(again())
     assert first == forgetful.asked
-    assert len(first) == 14
+    assert len(first) == 16
     assert [one for one in first if first.count(one) == 1] == [
         "GET /v1/devices",
         "DELETE /v1/jobs/1",
+        "POST /v1/bundles",
     ]
 
 

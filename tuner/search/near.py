@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from cost_model.calibration import base_of
 from cost_model.catalog import DEVICES
-from cost_model.device import Device
+from cost_model.device import Device, base_of
 from tuner.document import digest, encode
 from tuner.ir.graph import Graph
 from tuner.plan import Family, Schedule

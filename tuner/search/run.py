@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cost_model.calibration import base_of
+from cost_model.device import base_of
 from tuner.fusion.partition import Solution
 from tuner.kernel.split import is_split
 from tuner.pipeline import Planner

@@ -98,6 +98,26 @@ def test_it_is_tuned_on_the_device_it_was_measured_on(
     assert solved.status_code == 200
 
 
+def test_a_repeated_request_is_known_when_the_latest_is_another(
+    start: Start, tmp_path: Path
+) -> None:
+    """It is told by what was sent, and answered as the first time."""
+    client = start()
+    _calibrate(tmp_path, SLOW)
+    query, headers = {"target": "cpu@latest"}, {**ONNX, "Idempotency-Key": "once"}
+
+    def asked() -> dict[str, Any]:
+        answer = client.post(
+            "/v1/plans", content=graph_onnx(), params=query, headers=headers
+        )
+        assert answer.status_code == 200
+        return dict(answer.json())
+
+    first = asked()
+    _calibrate(tmp_path, SLOWER)
+    assert asked()["plan_key"] == first["plan_key"]
+
+
 def test_an_unknown_calibration_is_named_with_those_there_are(
     start: Start, tmp_path: Path
 ) -> None:

@@ -81,8 +81,9 @@ def test_lookups_do_not_wait_for_models(tmp_path: Path) -> None:
             app.state.context = with_planner(context, slow, given)
             asked = [asyncio.create_task(submit(client, n)) for n in range(MODELS)]
             try:
-                while not context.planning.locked():
-                    await asyncio.sleep(0.01)
+                async with asyncio.timeout(30):
+                    while not context.planning.locked():
+                        await asyncio.sleep(0.01)
                 look = client.get(f"/v1/plans/{'0' * 64}")
                 found = (await asyncio.wait_for(look, 20)).status_code
             finally:

@@ -81,7 +81,7 @@ def test_a_run_is_priced_by_the_numbers_that_were_asked_for(
     assert plain.code != 0
     refused = fuseplan("tune", model, "--target", "sm_90", *words)
     assert refused.code == 2
-    assert "another kind of device than cpu" in refused.out
+    assert "is another device than cpu, which is cpu" in refused.out
 
 
 def test_the_table_names_the_target(

@@ -67,14 +67,15 @@ def submissions(settings: Settings, database: Database) -> Iterator[Submissions]
     queue.close()
 
 
-def ask() -> Ask:
+def ask(width: int = 64) -> Ask:
     """The small model, to be tuned."""
-    question = Question(data=graph_onnx(), form="onnx", target="cpu", options={})
+    data = graph_onnx(width=width)
+    question = Question(data=data, form="onnx", target="cpu", options={})
     return Ask(question=question, mode="tuned", budget_seconds=5, budget_trials=20)
 
 
-def queued(submissions: Submissions) -> str:
+def queued(submissions: Submissions, width: int = 64) -> str:
     """A job that waits."""
-    answer = submissions.submit(ask())
+    answer = submissions.submit(ask(width))
     assert answer.job is not None
     return answer.job.id

@@ -16,6 +16,7 @@ from sqlalchemy import text
 
 from service.app import make_worker, now
 from service.errors import DeviceBusy
+from service.jobs.attempts import MOST_DEATHS
 from service.jobs.engine import VERSION, JobQueue, Step
 from service.jobs.locks import DeviceLock, process_lives
 from service.jobs.planning import Planner
@@ -72,7 +73,7 @@ def test_a_job_of_a_dead_worker_is_taken_over(
 def test_a_job_that_was_given_up_fails(
     settings: Settings, database: Database, submissions: Submissions
 ) -> None:
-    """A job that kills its worker every time ends, and its key is free again."""
+    """What an older release's engine gave up ends, and its key is free again."""
     job = queued(submissions)
     with database.write() as session:
         jobs.start(session, job, now=now())
@@ -87,6 +88,23 @@ def test_a_job_that_was_given_up_fails(
     assert ended.error is not None
     assert ended.error["code"] == "job-lost"
     assert queued(submissions) != job
+
+
+def test_a_job_that_killed_too_many_is_not_begun(
+    settings: Settings, database: Database, submissions: Submissions
+) -> None:
+    """The worker that takes it up ends it, lives, and does the next one."""
+    deadly, harmless = queued(submissions), queued(submissions, width=96)
+    with database.write() as session:
+        for _ in range(MOST_DEATHS):
+            jobs.begin_attempt(session, deadly)
+    worker = make_worker(settings, database)
+    worker.start()
+    lost = look_until_ended(worker, database, deadly)
+    ended = look_until_ended(worker, database, harmless)
+    worker.stop()
+    assert (lost.state, (lost.error or {})["code"]) == ("failed", "job-lost")
+    assert ended.state == "succeeded"
 
 
 def begun_elsewhere(database: Database, job: str, beat: Heartbeat) -> None:

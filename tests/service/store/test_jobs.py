@@ -92,6 +92,18 @@ def test_a_batch_is_stored_once(database: Database, now: datetime) -> None:
     assert job.batches == 1
 
 
+def test_who_got_further_has_not_died(database: Database, now: datetime) -> None:
+    """Deaths count that come one after the other, with no batch stored in between."""
+    with database.write() as session:
+        register(session, now)
+        jobs.create(session, request(), now=now)
+        for _ in range(3):
+            begun = jobs.begin_attempt(session, "job-1")
+        assert begun == 3
+        jobs.advance(session, "job-1", batch=1, progress=Progress())
+        assert jobs.begin_attempt(session, "job-1") == 2
+
+
 def test_cancelling(database: Database, now: datetime) -> None:
     """A queued job ends at once; a running one is asked to end."""
     with database.write() as session:
