@@ -31,14 +31,15 @@ def is_calibrated(target: str) -> bool:
 def settled(session: Session, question: Question) -> Question:
     """A question with the numbers that its target's name stands for.
 
-    `latest` becomes the digest of what is the newest now. Questions about rows of the
-    catalogue stay as they are.
+    `latest` becomes the digest of what is the newest now.
+
+    Args:
+        session: where calibrations are.
+        question: whose target is a calibration's.
 
     Raises:
         UnknownTarget: there is no such device, or no such calibration of it.
     """
-    if not is_calibrated(question.target):
-        return question
     device = stored(session, question.target)
     return replace(question, target=device.id, numbers=dict(device.numbers))
 

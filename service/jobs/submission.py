@@ -158,7 +158,8 @@ class Submissions:
             StoreUnavailable: the database cannot be used.
             WorkerUnavailable: nobody can tune for this target.
         """
-        said = ask.fingerprint  # of what was sent: `@latest` may mean another one later
+        # Of what was sent: `@latest` may mean another one later. It hashes the model.
+        said = ask.fingerprint if ask.repeat_key else ""
         ask = replace(ask, question=self._settled(ask.question))
         known = self._memo.get(body_fingerprint(ask.question))
         if known is None:
@@ -180,11 +181,11 @@ class Submissions:
             UnknownTarget: there is no such calibration.
             StoreUnavailable: the database cannot be used.
         """
+        if ask.repeat_key:
+            return None
         ask = replace(ask, question=self._settled(ask.question))
         known = self._memo.get(body_fingerprint(ask.question))
-        if known is None or ask.repeat_key:
-            return None
-        return self._stored(ask, known)
+        return None if known is None else self._stored(ask, known)
 
     def analytic(self, question: Question) -> PlanRevision:
         """The analytic plan of a question that nobody asks to be stored."""
