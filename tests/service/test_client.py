@@ -438,8 +438,13 @@ def test_a_stream_that_is_cut_off_goes_on() -> None:
 
 
 def http(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
-    """An answer with a JSON body."""
+    """An answer with a JSON body, the last of its connection.
+
+    A server that hangs up without saying so leaves it to the moment whether the next request
+    goes into the dead connection, and so how many are sent.
+    """
     told = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    told["Connection"] = "close"
     lines = [f"{n.replace('_', '-')}: {v}" for n, v in (told | headers).items()]
     return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode() + body
 
