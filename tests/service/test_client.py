@@ -340,12 +340,12 @@ class Forgetful:
     def _answer(self, path: str) -> bytes:
         if path.endswith("/events"):
             some = b"id: 7\nevent: trial\ndata: {}\n\n"
-            return http(some, Content_Type="text/event-stream")
+            return http(some, Content_Type="text/event-stream", Connection="keep-alive")
         if "lookup" in path:
-            return http(b'{"found": [], "missing": []}')
+            return http(b'{"found": [], "missing": []}', Connection="keep-alive")
         job = {"id": "1", "state": "running", "progress": None, "digest": "d"}
         more = {"plan_key": "k", "evidence": "analytic", "plan": {}}
-        return http(json.dumps(job | more).encode())
+        return http(json.dumps(job | more).encode(), Connection="keep-alive")
 
 
 @pytest.fixture
@@ -438,10 +438,10 @@ def test_a_stream_that_is_cut_off_goes_on() -> None:
 
 
 def http(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
-    """An answer with a JSON body, the last of its connection.
+    """An answer with a JSON body, the last of its connection unless a header keeps it.
 
-    A server that hangs up without saying so leaves it to the moment whether the next request
-    goes into the dead connection, and so how many are sent.
+    A server that hangs up without saying so leaves it to the moment whether the next
+    request goes into the dead connection, and so how many are sent.
     """
     told = {"Content-Type": "application/json", "Content-Length": str(len(body))}
     told["Connection"] = "close"
