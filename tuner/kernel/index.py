@@ -281,10 +281,15 @@ class Space:
         quotient, constant = divmod(index.constant, divisor)
         rest = Index(constant, tuple(t for t in index.terms if t[1] % divisor))
         low, high = self.bounds(rest)
-        if low >= 0 and high < divisor:
+        below = low // divisor
+        if below < 0:
+            # C divides towards zero, and atoms are at least 0: what is divided is lifted.
+            quotient, rest = quotient + below, shifted(rest, -below * divisor)
+            low, high = low - below * divisor, high - below * divisor
+        if high < divisor:
             return Index(quotient, whole), rest
         self._refine(rest, divisor)
-        top = Atom(AtomKind.QUOTIENT, max(high // divisor, 0) + 1, rest, divisor)
+        top = Atom(AtomKind.QUOTIENT, high // divisor + 1, rest, divisor)
         left = Atom(AtomKind.REMAINDER, divisor, rest, divisor)
         return plus(Index(quotient, whole), self.atom(top)), self.atom(left)
 

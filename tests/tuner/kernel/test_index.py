@@ -34,7 +34,11 @@ def value(space: Space, index: Index, point: tuple[int, ...]) -> int:
         if atom.kind is AtomKind.LOOP:
             inner = point[number]
         else:
-            quotient, rest = divmod(value(space, atom.operand, point), atom.divisor)
+            divided = value(space, atom.operand, point)
+            assert divided >= 0, "C divides towards zero"
+            quotient, rest = divmod(divided, atom.divisor)
+            assert 0 <= (quotient if atom.kind is AtomKind.QUOTIENT else rest)
+            assert quotient < atom.extent or atom.kind is AtomKind.REMAINDER
             inner = quotient if atom.kind is AtomKind.QUOTIENT else rest
         total += coefficient * inner
     return total
@@ -100,6 +104,22 @@ def test_what_cannot_be_split_is_divided() -> None:
     for point in points(space):
         pair = tuple(value(space, index, point) for index in first)
         assert pair == divmod(point[0] + 2, 5)
+
+
+@pytest.mark.parametrize("step", [-1, -2, -3, -5])
+def test_an_axis_walked_backwards_is_divided_from_zero_up(step: int) -> None:
+    """Quotient and remainder of a falling index are floored, in C as in Python."""
+    for divisor in (2, 3, 4, 7, 16):
+        space = Space((6,), {})
+        falling = shifted(times(space.axes[0], step), -5 * step)
+        pair = space.divide(falling, divisor)
+        for point in points(space):
+            found = tuple(value(space, index, point) for index in pair)
+            assert found == divmod(step * (point[0] - 5), divisor)
+            bounds = [space.bounds(index) for index in pair]
+            assert all(
+                low <= n <= high for n, (low, high) in zip(found, bounds, strict=True)
+            )
 
 
 def test_runs_merge_loops_that_stay_together() -> None:

@@ -56,6 +56,18 @@ def test_random_kernels_compute_what_the_graph_says(
     assert lowered > count // 2
 
 
+@pytest.mark.parametrize("step", [-1, -2, -3])
+def test_repeated_rows_are_read_backwards(opencl: OpenCLBackend, step: int) -> None:
+    """Nearest-neighbour enlargement, then a slice with a negative step."""
+    b = Builder()
+    apart = b.op("reshape", b.input(5, 7), shape=(5, 1, 7))
+    rows = b.op("reshape", b.op("expand", apart, shape=(5, 3, 7)), shape=(15, 7))
+    size = 14 // -step + 1
+    back = {"starts": (14, 0), "steps": (step, 1), "sizes": (size, 7)}
+    graph = b.graph(b.op("exp", b.op("slice", rows, **back)))
+    assert not checked(opencl, graph, default(lower(graph), find("cpu")))
+
+
 def test_squares_compute_what_the_graph_says(opencl: OpenCLBackend, soak: bool) -> None:
     """Where extents are equal, what belongs to one axis fits another and is not right.
 
