@@ -283,7 +283,7 @@ class Space:
         low, high = self.bounds(rest)
         below = low // divisor
         if below < 0:
-            # C divides towards zero, and atoms are at least 0: what is divided is lifted.
+            # C divides towards zero, and an atom is at least 0.
             quotient, rest = quotient + below, shifted(rest, -below * divisor)
             low, high = low - below * divisor, high - below * divisor
         if high < divisor:

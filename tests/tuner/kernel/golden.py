@@ -197,6 +197,15 @@ def _moments() -> Graph:
     return b.graph(b.op("sub", two, b.op("mul", one, one)))
 
 
+def _enlarged_backwards() -> Graph:
+    """Rows that are repeated, from the last one on: a falling index is divided."""
+    b = Builder()
+    apart = b.op("reshape", b.input(5, 7), shape=(5, 1, 7))
+    rows = b.op("reshape", b.op("expand", apart, shape=(5, 3, 7)), shape=(15, 7))
+    back = {"starts": (14, 0), "steps": (-1, 1), "sizes": (15, 7)}
+    return b.graph(b.op("exp", b.op("slice", rows, **back)))
+
+
 SPLITS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
     {
         "long_columns_split": _long_columns,
@@ -234,6 +243,10 @@ GRAPHS: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
     }
 )
 
+UNPRICED: Final[Mapping[str, Callable[[], Graph]]] = MappingProxyType(
+    {"enlarged_backwards": _enlarged_backwards}
+)
+"""Kernels whose text alone is held."""
 
 WIDE: Final = Schedule.of(threads=1024, items=1, repeat=1, vector=1)
 """More lanes than a row of `embedding` has points; no default has so many."""
@@ -242,7 +255,7 @@ WIDE: Final = Schedule.of(threads=1024, items=1, repeat=1, vector=1)
 def texts() -> dict[str, str]:
     """File name -> generated text."""
     found: dict[str, str] = {}
-    for name, make in GRAPHS.items():
+    for name, make in (*GRAPHS.items(), *UNPRICED.items()):
         nest = lower(make())
         cpu, gpu = default(nest, find("cpu")), default(nest, find("a100-80"))
         found[f"{name}.cl"] = render(nest, cpu, OPENCL).text
