@@ -37,7 +37,7 @@ def value(space: Space, index: Index, point: tuple[int, ...]) -> int:
             divided = value(space, atom.operand, point)
             assert divided >= 0, "C divides towards zero"
             quotient, rest = divmod(divided, atom.divisor)
-                        assert quotient < atom.extent or atom.kind is AtomKind.REMAINDER
+            assert quotient < atom.extent or atom.kind is AtomKind.REMAINDER
             inner = quotient if atom.kind is AtomKind.QUOTIENT else rest
         total += coefficient * inner
     return total
