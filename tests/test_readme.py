@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.shell import run
+from tests.waiting import address_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
 PORT = "8321"
-START_SECONDS = 60
 BUDGET = re.compile(r"--budget-seconds \d+")
 """What a reader may give a search; that it ends is seen after a shorter one, too."""
 SHORT_BUDGET = "--budget-seconds 3"
@@ -81,34 +78,22 @@ def test_a_command_runs(
 
 @pytest.fixture(scope="module")
 def service(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """The service of the block, on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    process = subprocess.Popen(
-        ["fuseplan", "serve", "--port", port],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while not _is_ready(port):
-            assert time.monotonic() < deadline, "the service did not start"
-            time.sleep(0.2)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def _is_ready(port: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+    """The service of the block, on a free port; gives that."""
+    said = folder / "service.said"
+    with (
+        said.open("wb") as file,
+        subprocess.Popen(
+            ["fuseplan", "serve", "--port", "0"],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+        ) as process,
+    ):
+        try:
+            yield address_of(process, said).rpartition(":")[2]
+        finally:
+            process.kill()
 
 
 def test_the_requests_are_answered(

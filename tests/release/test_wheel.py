@@ -6,10 +6,10 @@ import os
 import re
 import subprocess
 import sys
-import time
 import venv
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -17,7 +17,8 @@ import pytest
 
 from service.store.schema import newest_revision
 from tests.conftest import SOAK
-from tests.service.api.test_process import free_port
+from tests.service.api.test_process import asking, free_port
+from tests.waiting import address_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,11 +99,22 @@ class Installed:
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a command that runs until it is told to end."""
-        return subprocess.Popen(
-            [str(self._command), *words], cwd=self._home, env=self._environment
-        )
+    @contextmanager
+    def serving(self) -> Iterator[httpx.Client]:
+        """The service, and who asks it."""
+        words = [str(self._command), "serve", "--port", "0", "--device", "null:0"]
+        said = self._home / "service.stderr"
+        with (
+            said.open("wb") as file,
+            subprocess.Popen(
+                words, cwd=self._home, env=self._environment, stderr=file
+            ) as process,
+        ):
+            try:
+                with asking(address_of(process, said)) as client:
+                    yield client
+            finally:
+                process.kill()
 
 
 @pytest.fixture
@@ -146,40 +158,20 @@ def borrow(python: Path, folder: Path) -> None:
     (there / "borrowed.pth").write_text(f"{shadow}\n")
 
 
-def answers(address: str, paths: Sequence[str]) -> dict[str, int]:
-    """Status of each path, as soon as the service is ready."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if httpx.get(f"{address}/readyz", trust_env=False).is_success:
-                break
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    return {
-        path: httpx.get(
-            f"{address}{path}", trust_env=False, follow_redirects=True
-        ).status_code
-        for path in paths
-    }
+def answers(client: httpx.Client, paths: Sequence[str]) -> dict[str, int]:
+    """Status of each path."""
+    return {path: client.get(path, follow_redirects=True).status_code for path in paths}
 
 
 def test_the_wheel_runs_without_the_repository(installed: Installed) -> None:
     """`db upgrade` finds its migrations, `serve` its pages, `demo` its model."""
     assert newest_revision() in installed.run("db", "upgrade")
     assert "fuseplan 0." in installed.run("--version")
-    port = free_port()
-    server = installed.start("serve", "--port", str(port), "--device", "null:0")
-    try:
-        address = f"http://127.0.0.1:{port}"
-        seen = answers(address, ("/", "/submit", "/devices", "/openapi.json"))
-        page = httpx.get(address, trust_env=False).text
-        files = re.findall(r'"(/static/[^"]+)"', page)
+    with installed.serving() as client:
+        seen = answers(client, ("/", "/submit", "/devices", "/openapi.json"))
+        files = re.findall(r'"(/static/[^"]+)"', client.get("/").text)
         assert len(files) > 2
-        seen |= answers(address, files)
-    finally:
-        server.terminate()
-        server.wait(30)
+        seen |= answers(client, files)
     assert set(seen.values()) == {200}, seen
     told = installed.run(
         *("demo", "--once", "--device", "null:0", "--port", str(free_port())),

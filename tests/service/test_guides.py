@@ -8,9 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from tests.service.api.models import graph_onnx
 from tests.service.api.test_process import ROOT, serving
 from tests.service.conftest import NewDatabase
 from tests.service.jobs.test_bucketing import normalised
+from tests.waiting import PATIENCE_SECONDS, until
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = DOCS.parent / "examples"
@@ -145,15 +146,19 @@ def test_the_page_for_operators_starts_a_fleet(
             stack.enter_context(begun(line, tmp_path, inside)) for line in started
         ]
         for process, said in running:
-            deadline = time.monotonic() + 60
-            while b"fuseplan: " not in said.read_bytes():
-                assert process.poll() is None, said.read_text()
-                assert time.monotonic() < deadline, said.read_text()
-                time.sleep(0.1)
+            until(partial(has_started, process, said))
         for process, said in running:
             process.send_signal(signal.SIGTERM)
             # A server ends by the signal itself, once it has answered what it began.
-            assert process.wait(60) in {0, -signal.SIGTERM}, said.read_text()
+            assert process.wait(PATIENCE_SECONDS) in {0, -signal.SIGTERM}, (
+                said.read_text()
+            )
+
+
+def has_started(process: subprocess.Popen[bytes], said: Path) -> bool:
+    """Whether a process says that it works; an error when it has ended."""
+    assert process.poll() is None, said.read_text()
+    return b"fuseplan: " in said.read_bytes()
 
 
 @contextmanager

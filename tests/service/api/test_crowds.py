@@ -18,6 +18,7 @@ from service.store.plans import PlanRevision
 from tests.service.api.conftest import settings
 from tests.service.api.models import graph_onnx
 from tests.service.tables import furnish
+from tests.waiting import PATIENCE_SECONDS
 
 MODELS = 60
 """More than there are threads (40, `anyio.to_thread`)."""
@@ -36,7 +37,7 @@ class Slow:
 
     def outline(self, question: Question) -> Outline:
         """As the planner says, after the wait."""
-        assert self.let_go.wait(60)
+        assert self.let_go.wait(PATIENCE_SECONDS)
         return self.planner.outline(question)
 
     def plan(self, question: Question) -> PlanRevision:
@@ -81,11 +82,11 @@ def test_lookups_do_not_wait_for_models(tmp_path: Path) -> None:
             app.state.context = with_planner(context, slow, given)
             asked = [asyncio.create_task(submit(client, n)) for n in range(MODELS)]
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(PATIENCE_SECONDS):
                     while not context.planning.locked():
                         await asyncio.sleep(0.01)
                 look = client.get(f"/v1/plans/{'0' * 64}")
-                found = (await asyncio.wait_for(look, 20)).status_code
+                found = (await asyncio.wait_for(look, PATIENCE_SECONDS / 2)).status_code
             finally:
                 slow.let_go.set()
                 told = await asyncio.gather(*asked)

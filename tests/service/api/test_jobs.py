@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +14,7 @@ from fastapi.testclient import TestClient
 from service.errors import DeviceBusy
 from tests.service.api.conftest import Start
 from tests.service.api.models import graph_onnx
+from tests.waiting import until
 from tuner.search.stages import MAX_PARTITIONS
 
 ONNX = {"Content-Type": "application/onnx"}
@@ -32,15 +32,14 @@ def tune(client: TestClient, width: int = 64, **headers: str) -> httpx2.Response
     )
 
 
-def ended(client: TestClient, job: str, seconds: float = 30.0) -> dict[str, Any]:
+def ended(client: TestClient, job: str) -> dict[str, Any]:
     """The job when it has ended."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        told = dict(client.get(f"/v1/jobs/{job}").json())
-        if told["state"] in ENDED:
-            return told
-        time.sleep(0.05)
-    pytest.fail(f"job {job} did not end in {seconds} s")
+
+    def look() -> dict[str, Any]:
+        return dict(client.get(f"/v1/jobs/{job}").json())
+
+    until(lambda: look()["state"] in ENDED)
+    return look()
 
 
 def parse(lines: Iterable[str]) -> list[dict[str, Any]]:
@@ -145,7 +144,7 @@ def test_equal_submissions_share_a_job(start: Start) -> None:
 def test_a_client_may_wait(start: Start) -> None:
     """With `Prefer: wait` the measured plan comes in the same request."""
     client = start(**NULL)
-    answer = tune(client, Prefer="wait=30")
+    answer = tune(client, Prefer="wait=60")
     assert (answer.status_code, answer.json()["evidence"]) == (200, "measured")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from typing import Any
 
 from fastapi.testclient import TestClient
@@ -13,6 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.service.api.conftest import Start
 from tests.service.api.models import graph_json
+from tests.waiting import until
 
 
 def ended(client: TestClient, job: str) -> bool:
@@ -41,14 +41,9 @@ def test_a_job_is_found_by_the_request_that_made_it(start: Start) -> None:
             headers={"X-Request-Id": "build-18"},
         )
         job = answer.json()["job"]
-        deadline = time.monotonic() + 60
-        while not ended(client, job):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: ended(client, job))
+        until(lambda: any(line["event"] == "job ended" for line in lines))
         told: dict[str, Any] = {str(line["event"]): line for line in lines}
-        while "job ended" not in told and time.monotonic() < deadline:
-            time.sleep(0.05)
-            told = {str(line["event"]): line for line in lines}
     assert told["job begun"]["request_id"] == "build-18"
     assert told["job ended"]["state"] == "succeeded"
 

@@ -20,6 +20,7 @@ from service.settings import Settings
 from tests.conftest import SOAK
 from tests.service.api.models import graph_onnx
 from tests.service.api.test_jobs import ENDED, parse
+from tests.waiting import PATIENCE_SECONDS, address_of, until
 from tuner.errors import DeviceUnavailable
 from tuner.runtime.runner import Runner
 
@@ -40,7 +41,6 @@ def serving(
     folder: Path, device: str, **given: str
 ) -> Iterator[tuple[httpx.Client, int]]:
     """A running service and its process id; it is killed in the end."""
-    port = free_port()
     environment = {
         **os.environ,
         "XDG_DATA_HOME": str(folder),
@@ -48,28 +48,24 @@ def serving(
         "FUSEPLAN_LOG_LEVEL": "warning",
         **given,
     }
-    command = [sys.executable, "-c", COMMAND, "serve", "--port", str(port)]
-    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
+    command = [sys.executable, "-c", COMMAND, "serve", "--port", "0"]
+    said = folder / "service.stderr"
+    with (
+        said.open("wb") as file,
+        subprocess.Popen(command, cwd=ROOT, env=environment, stderr=file) as process,
+    ):
         try:
-            _until_ready(client, process)
-            yield client, process.pid
+            address = address_of(process, said)
+            with asking(address) as client:
+                until(lambda: client.get("/readyz").status_code == 200)
+                yield client, process.pid
         finally:
-            client.close()
             process.kill()
 
 
-def _until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the service ended"
-        try:
-            if client.get("/readyz").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    pytest.fail("the service did not become ready")
+def asking(address: str) -> httpx.Client:
+    """A client that waits for a service on a machine that stands still, too."""
+    return httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 def tune(client: httpx.Client, width: int, **query: str) -> str:
@@ -79,7 +75,6 @@ def tune(client: httpx.Client, width: int, **query: str) -> str:
         content=graph_onnx(width=width),
         params={"target": "cpu", "mode": "tuned", **query},
         headers={"Content-Type": "application/onnx"},
-        timeout=60,
     )
     assert answer.status_code == 202, answer.text
     return str(answer.json()["job"])
@@ -87,13 +82,12 @@ def tune(client: httpx.Client, width: int, **query: str) -> str:
 
 def end_of(client: httpx.Client, job: str) -> str:
     """State in which a job ends."""
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
-        state = str(client.get(f"/v1/jobs/{job}").json()["state"])
-        if state in ENDED:
-            return state
-        time.sleep(0.1)
-    pytest.fail(f"job {job} did not end")
+
+    def state() -> str:
+        return str(client.get(f"/v1/jobs/{job}").json()["state"])
+
+    until(lambda: state() in ENDED)
+    return state()
 
 
 def test_no_job_is_lost_when_the_service_is_killed(tmp_path: Path) -> None:
@@ -121,11 +115,11 @@ def test_a_connection_idles_as_long_as_is_said(tmp_path: Path) -> None:
     """The service closes it then, and not before; by default after most proxies do."""
     told = {"FUSEPLAN_KEEP_ALIVE_SECONDS": "1", "FUSEPLAN_WORKER": "false"}
     with serving(tmp_path, "null:0", **told) as (client, _):
-        kept = http.client.HTTPConnection("127.0.0.1", client.base_url.port, timeout=30)
+        kept = http.client.HTTPConnection("127.0.0.1", client.base_url.port, timeout=60)
         with closing(kept):
+            began = time.monotonic()  # the answer may lie there before it is read
             kept.request("GET", "/livez")
             assert kept.getresponse().read() == b'{"status":"alive"}'
-            began = time.monotonic()
             assert kept.sock.recv(1) == b""
             assert time.monotonic() - began > 0.9
     assert Settings().keep_alive_seconds > 60

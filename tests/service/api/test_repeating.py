@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import httpx
@@ -11,6 +10,8 @@ from fastapi.testclient import TestClient
 
 from tests.service.api.conftest import Start
 from tests.service.api.models import graph_json
+from tests.service.api.test_jobs import ENDED
+from tests.waiting import until
 
 
 def submit(
@@ -29,10 +30,7 @@ def tuned(start: Start) -> tuple[TestClient, str]:
     assert answer.status_code == 202, answer.text
     job = answer.json()["job"]
     client.delete(f"/v1/jobs/{job}")
-    deadline = time.monotonic() + 60
-    while client.get(f"/v1/jobs/{job}").json()["state"] in {"queued", "running"}:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: client.get(f"/v1/jobs/{job}").json()["state"] in ENDED)
     return client, job
 
 

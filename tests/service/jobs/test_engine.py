@@ -7,8 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,22 +14,15 @@ import pytest
 from service.app import now
 from service.errors import WorkerUnavailable
 from service.jobs.attempts import MOST_DEATHS, Attempts
-from service.jobs.engine import QUEUE_POLL_SECONDS, VERSION, JobQueue, Step
+from service.jobs.engine import QUEUE_POLL_SECONDS, VERSION, Engine, JobQueue, Step
 from service.jobs.submission import Submissions
 from service.settings import Settings
 from service.store import Database, jobs
 from tests.service.jobs import counting
 from tests.service.jobs.conftest import queued
+from tests.waiting import PATIENCE_SECONDS, until, when
 
 ROOT = Path(__file__).parents[3]
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for a condition, but not for ever."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def enqueue(database: Database, *jobs: str, version: str = VERSION) -> None:
@@ -70,21 +61,20 @@ def test_a_killed_worker_goes_on_at_the_last_finished_step(
 def test_a_drained_job_goes_on_after_a_restart(url: str, database: Database) -> None:
     """Stopping leaves a job between two steps; the next start finishes it."""
     ran: list[str] = []
-    under_way, go_on = threading.Event(), threading.Event()
+    under_way = threading.Event()
 
     def first(job: str, step: Step) -> str:
         step("one", lambda: ran.append("one"))
         under_way.set()
-        go_on.wait(10)
+        until(lambda: engine.draining)
         step("two", lambda: ran.append("two"))
         return "succeeded"
 
     enqueue(database, "job-1")
     engine = counting.new_engine(url, first)
     engine.start()
-    assert under_way.wait(20)
-    threading.Timer(0.3, go_on.set).start()
-    engine.stop(patience_seconds=5)
+    assert under_way.wait(PATIENCE_SECONDS)
+    engine.stop(patience_seconds=PATIENCE_SECONDS)
     assert ran == ["one"]
 
     ended = threading.Event()
@@ -97,8 +87,8 @@ def test_a_drained_job_goes_on_after_a_restart(url: str, database: Database) -> 
 
     engine = counting.new_engine(url, second)
     engine.start()
-    assert ended.wait(20)
-    engine.stop(patience_seconds=5)
+    assert ended.wait(PATIENCE_SECONDS)
+    engine.stop(patience_seconds=PATIENCE_SECONDS)
     assert ran == ["one", "two"]
 
 
@@ -114,35 +104,31 @@ def test_restarts_in_order_are_no_deaths(
     job = queued(submissions)
     left: list[int] = []
     for _ in range(RESTARTS):
-        under_way, leave = threading.Event(), threading.Event()
-
-        def begin(
-            _job: str, step: Step, here: threading.Event, there: threading.Event
-        ) -> str:
-            here.set()
-            there.wait(10)
-            return str(step("never", lambda: "succeeded"))
-
-        engine = counting.new_engine(
-            settings.url,
-            partial(begin, here=under_way, there=leave),
-            queue="tune.cpu",
-        )
+        engine = left_at_its_first_step(settings.url)
         engine.start()
-        assert under_way.wait(20)
+        until(lambda: attempts(database, job) == 1)
+        engine.stop(patience_seconds=PATIENCE_SECONDS)
         left.append(attempts(database, job))
-        threading.Timer(0.1, leave.set).start()
-        engine.stop(patience_seconds=5)
-        left.append(attempts(database, job))
-    assert left == [1, 0] * RESTARTS
+    assert left == [0] * RESTARTS
 
     engine = counting.new_engine(
         settings.url, lambda _, step: str(step("one", lambda: "ok")), queue="tune.cpu"
     )
     engine.start()
     until(lambda: engine.given_up((job,)) == (job,))
-    engine.stop(patience_seconds=5)
+    engine.stop(patience_seconds=PATIENCE_SECONDS)
     assert attempts(database, job) == 1
+
+
+def left_at_its_first_step(url: str) -> Engine:
+    """A worker that comes to the first step of a job when it is to end."""
+
+    def run(_job: str, step: Step) -> str:
+        until(lambda: engine.draining)
+        return str(step("never", lambda: "succeeded"))
+
+    engine = counting.new_engine(url, run, queue="tune.cpu")
+    return engine
 
 
 def test_a_step_that_is_too_long_to_wait_for_is_no_death(
@@ -153,15 +139,15 @@ def test_a_step_that_is_too_long_to_wait_for_is_no_death(
     under_way, leave = threading.Event(), threading.Event()
 
     def run(_job: str, step: Step) -> str:
-        step("long", lambda: under_way.set() or leave.wait(10))
+        step("long", lambda: under_way.set() or leave.wait(PATIENCE_SECONDS))
         return str(step("never", lambda: "succeeded"))
 
     engine = counting.new_engine(settings.url, run, queue="tune.cpu")
     engine.start()
-    assert under_way.wait(20)
+    assert under_way.wait(PATIENCE_SECONDS)
     with database.write() as session:
         assert jobs.begin_attempt(session, job) == 2  # of some worker that died
-    threading.Timer(0.5, leave.set).start()
+    when(lambda: attempts(database, job) == 1, leave.set)
     engine.stop(patience_seconds=0.1)
     until(lambda: engine.job is None)
     assert attempts(database, job) == 1
@@ -210,7 +196,7 @@ def test_each_version_takes_up_its_own_jobs(url: str, database: Database) -> Non
         until(lambda: len(ran) == enough)
         engine.adopt(frozenset())
         time.sleep(3 * QUEUE_POLL_SECONDS)
-        engine.stop(patience_seconds=5)
+        engine.stop(patience_seconds=PATIENCE_SECONDS)
         assert len(ran) == enough
 
     enqueue(database, "old-1", "old-2", version="plan-v0")
@@ -236,10 +222,10 @@ def test_only_jobs_of_older_versions_begin_anew(url: str, database: Database) ->
     engine.start()
     assert engine.outdated() == (("older", "plan-v0"),)
     engine.begin_anew("older", counting.QUEUE)
-    assert ended.wait(20)
+    assert ended.wait(PATIENCE_SECONDS)
     until(lambda: engine.given_up(("older",)) == ("older",))
     assert engine.outdated() == ()
-    engine.stop(patience_seconds=5)
+    engine.stop(patience_seconds=PATIENCE_SECONDS)
     assert ran == ["older"]
 
 
@@ -267,7 +253,7 @@ def test_a_job_whose_transaction_fails_is_never_run(
     engine = counting.new_engine(url, run)
     engine.start()
     until(lambda: len(ran) == 2)
-    engine.stop(patience_seconds=5)
+    engine.stop(patience_seconds=PATIENCE_SECONDS)
     assert ran == ["job-1", "job-2"]
 
 

@@ -23,11 +23,10 @@ from service.settings import Settings
 from service.store import Database, connect, jobs, retention
 from tests.conftest import SOAK
 from tests.service.api.models import graph_onnx
-from tests.service.api.test_process import free_port
+from tests.service.api.test_process import asking
 from tests.service.conftest import own_server
 from tests.service.jobs.test_fleet import (
     COMMAND,
-    NAP_SECONDS,
     PATIENCE_SECONDS,
     ROOT,
     Fleet,
@@ -37,6 +36,7 @@ from tests.service.jobs.test_fleet import (
     offered,
     until,
 )
+from tests.waiting import NAP_SECONDS, address_of
 
 __all__ = ["fleet_url"]  # a fixture
 
@@ -72,9 +72,17 @@ class House:
         self.fleet = Fleet(url, home)
         self.database = connect(url)
         self._home = home
-        self._port = free_port()
         self._api: subprocess.Popen[bytes] | None = None
-        self.address = f"http://127.0.0.1:{self._port}"
+
+    @property
+    def address(self) -> str:
+        """Where the API answers, once it does: at another port after each start."""
+        assert self._api is not None
+        return address_of(self._api, self._said)
+
+    @property
+    def _said(self) -> Path:
+        return self._home / "api.stderr"
 
     def start(self, name: str) -> None:
         """Start a worker by its device, or the API."""
@@ -89,9 +97,9 @@ class House:
             "FUSEPLAN_PLANNER_PROCESSES": "1",
         }
         words = [sys.executable, "-c", COMMAND, "serve", "--no-worker"]
-        with (self._home / "api.stderr").open("ab") as said:
+        with self._said.open("wb") as said:
             self._api = subprocess.Popen(
-                [*words, "--port", str(self._port)],
+                [*words, "--port", "0"],
                 cwd=ROOT,
                 env=environment,
                 stdout=said,
@@ -119,7 +127,11 @@ class House:
         for _ in range(round(PATIENCE_SECONDS / NAP_SECONDS)):
             try:
                 answer = httpx.request(
-                    method, self.address + path, timeout=60, trust_env=False, **given
+                    method,
+                    self.address + path,
+                    timeout=PATIENCE_SECONDS,
+                    trust_env=False,
+                    **given,
                 )
                 if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
                     return answer
@@ -268,12 +280,11 @@ def test_the_database_server_may_go_and_come_back(tmp_path: Path) -> None:
             for _ in range(3 if SOAK else 1):
                 time.sleep(0.5)
                 server.stop()
-                gone = httpx.get(
-                    f"{house.address}/v1/jobs", timeout=30, trust_env=False
-                )
-                assert gone.status_code == 503
-                assert gone.json()["code"] == "store-unavailable"
-                assert httpx.get(f"{house.address}/livez", trust_env=False).is_success
+                with asking(house.address) as client:
+                    gone = client.get("/v1/jobs")
+                    assert gone.status_code == 503
+                    assert gone.json()["code"] == "store-unavailable"
+                    assert client.get("/livez").is_success
                 time.sleep(2)
                 server.start()
                 accepted |= {house.submit(60 + len(accepted))}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -30,23 +30,40 @@ from service.store.heartbeats import Heartbeat
 from tests.service.api.models import graph_onnx
 from tests.service.jobs.conftest import ask, queued
 from tests.service.jobs.counting import new_engine
+from tests.waiting import PATIENCE_SECONDS, until
 from tuner.runtime.runner import Runner
 
 OLDER = "plan-v2"
+LOOK_NAPS = 20
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Workers look around when the test tells them to: one thread at a time may."""
+    return settings.model_copy(update={"heartbeat_seconds": 3600.0})
 
 
 def look_until_ended(worker: Worker, database: Database, job: str) -> jobs.Job:
-    """The job when it has ended; the worker looks around meanwhile."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        worker._look_around()
+    """The job when it has ended; the worker looks around meanwhile.
+
+    Not at every nap: what is its own in two looks in turn, and is not worked on, was
+    left, and a job that was just taken from the queue has to be begun in between.
+    """
+    naps = itertools.count()
+
+    def look() -> jobs.Job:
         with database.read() as session:
             found = jobs.find(session, job)
         assert found is not None
-        if not found.active:
-            return found
-        time.sleep(0.1)
-    pytest.fail("the job did not end")
+        return found
+
+    def is_over() -> bool:
+        if next(naps) % LOOK_NAPS == 0:
+            worker._look_around()
+        return not look().active
+
+    until(is_over)
+    return look()
 
 
 def test_a_job_of_a_dead_worker_is_taken_over(
@@ -138,10 +155,11 @@ def silent_beat(host: str, pid: int, job: str, *, seconds: float) -> Heartbeat:
 
 @pytest.fixture
 def looker(settings: Settings, database: Database) -> Iterator[Worker]:
-    """A worker that was punctual for an hour, and looks around when it is told to."""
-    calm = settings.model_copy(update={"heartbeat_seconds": 3600.0})
-    worker = make_worker(calm, database)
-    worker.start()
+    """A worker that was punctual for an hour, and looks around when it is told to.
+
+    The test starts it: from then on it takes what is queued.
+    """
+    worker = make_worker(settings, database)
     worker._punctual_since = now() - timedelta(hours=1)
     yield worker
     worker.stop()
@@ -155,6 +173,7 @@ def test_a_starved_worker_of_this_host_keeps_its_job(
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
         beat = silent_beat(looker.host, other.pid, job, seconds=600)
         begun_elsewhere(database, job, beat)
+        looker.start()
         looker._look_around()
         assert state_of(database, job) == ("PENDING", beat.worker)
         with database.write() as session:
@@ -189,6 +208,7 @@ def test_who_was_starved_itself_does_not_judge_other_hosts(
     looker: Worker, settings: Settings
 ) -> None:
     """Their silence counts from when its own heartbeats were on time again."""
+    looker.start()
     patience = settings.dead_after_seconds
     silent = silent_beat("elsewhere", 1, "job", seconds=3 * patience + 5)
     assert looker._lives(replace(silent, seen_at=now() - 2 * looker._dead_after))
@@ -215,11 +235,11 @@ def state_of(database: Database, job: str) -> tuple[str, str]:
 
 def leave_outdated(settings: Settings, submissions: Submissions) -> tuple[str, str]:
     """Two jobs of an older version: one that its worker left, and one that waits."""
-    under_way, leave = threading.Event(), threading.Event()
+    under_way = threading.Event()
 
     def old(_job: str, step: Step) -> str:
         step("prepare", under_way.set)
-        leave.wait(10)
+        until(lambda: engine.draining)
         step("measure", lambda: None)
         return "succeeded"
 
@@ -232,9 +252,8 @@ def leave_outdated(settings: Settings, submissions: Submissions) -> tuple[str, s
     )
     begun = queued(submissions)
     engine.start()
-    assert under_way.wait(20)
-    threading.Timer(0.2, leave.set).start()
-    engine.stop(patience_seconds=5)
+    assert under_way.wait(PATIENCE_SECONDS)
+    engine.stop(patience_seconds=PATIENCE_SECONDS)
     wider = replace(ask().question, data=graph_onnx(width=64))
     waiting = submissions.submit(replace(ask(), question=wider)).job
     assert waiting is not None
