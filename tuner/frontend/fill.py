@@ -19,7 +19,7 @@ from tuner.errors import UnboundDimensions
 from tuner.frontend.imported import Imported
 from tuner.frontend.protos import tensor_of
 from tuner.ir.interpreter import store
-from tuner.ir.types import Array, TensorType
+from tuner.ir.types import Array, DType, TensorType
 
 _VIEWS: Final = frozenset(
     {"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
@@ -64,8 +64,8 @@ def random_inputs(imported: Imported, seed: int) -> dict[str, Array]:
     """Valid inputs of a model.
 
     A mask keeps the first half to three quarters of its last axis; an input with a
-    range is uniform in it; other integers and bools are 0 or 1; other floats are
-    normal.
+    range is uniform in it; other integers and bools are 0 or 1, or 1 or 2 where an
+    operator divides by them; other floats are normal.
 
     Args:
         imported: the model, with every dimension bound.
@@ -77,10 +77,29 @@ def random_inputs(imported: Imported, seed: int) -> dict[str, Array]:
     Raises:
         UnboundDimensions: an input has a symbolic shape.
     """
+    divisors = dict.fromkeys(_divisors(imported), (1.0, 2.0))
+    whole = {n: r for n, r in divisors.items() if _is_whole(imported.graph.types, n)}
+    ranges = {**whole, **imported.input_ranges}
     return {
-        name: _input(name, imported.graph.types[name], imported.input_ranges, seed)
+        name: _input(name, imported.graph.types[name], ranges, seed)
         for name in imported.graph.inputs
     }
+
+
+def _divisors(imported: Imported) -> frozenset[str]:
+    """Tensors by which an operator divides, seen through views."""
+    found: set[str] = set()
+    for node in reversed(onnx.ModelProto.FromString(imported.onnx).graph.node):
+        if node.op_type in ("Div", "Mod"):
+            found.add(node.input[1])
+        elif node.op_type in _VIEWS and node.output[0] in found:
+            found.add(node.input[0])
+    return frozenset(found)
+
+
+def _is_whole(types: Mapping[str, TensorType], name: str) -> bool:
+    kind = types.get(name)
+    return kind is not None and not (kind.dtype.is_float or kind.dtype is DType.BOOL)
 
 
 def full_model(imported: Imported, weights: Mapping[str, Array]) -> bytes:

@@ -140,6 +140,21 @@ class TestFill:
         inputs = random_inputs(read_onnx(made.SerializeToString()), 0)
         assert set(inputs["i"].tolist()) == {0, 1}
 
+    def test_whole_divisors_are_not_zero(self) -> None:
+        """A library ends at a division by zero; a stated range still holds."""
+        whole = [value(name, [50], TensorProto.INT64) for name in "xyz"]
+        nodes = [
+            node("Identity", "y", "w"),
+            node("Div", "x w", "a"),
+            node("Mod", "a z", "b"),
+        ]
+        made = model(nodes, whole, "b")
+        inputs = random_inputs(read_onnx(made.SerializeToString()), 0)
+        assert [set(inputs[n].tolist()) for n in "xyz"] == [{0, 1}, {1, 2}, {1, 2}]
+        made = model(nodes, whole, "b", metadata={"input_ranges": {"z": [5, 5]}})
+        inputs = random_inputs(read_onnx(made.SerializeToString()), 0)
+        assert set(inputs["z"].tolist()) == {5}
+
     def test_unbound_dimensions_are_named(self) -> None:
         """There is no size to guess."""
         with pytest.raises(UnboundDimensions, match="n=2"):
