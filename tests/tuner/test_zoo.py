@@ -43,7 +43,7 @@ def loaded(path: Path) -> Model:
 @cache
 def planned(path: Path, target: str) -> Plan:
     """Its plan; asked again, the same."""
-    return make_plan(loaded(path), target, Options(), time_limit_seconds=60)
+    return make_plan(loaded(path), target, Options(), time_limit_seconds=600)
 
 
 def test_a_real_model_runs_and_agrees_with_the_library(model_file: Path) -> None:

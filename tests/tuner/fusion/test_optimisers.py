@@ -32,7 +32,7 @@ def planned(step: bytes) -> tuple[Graph, Partition]:
         model=model,
         device=resolve_target("sm_90"),
         options=Options(),
-        time_limit_seconds=60.0,
+        time_limit_seconds=600.0,
     )
     return model.graph, planner.solve().partition
 

@@ -105,11 +105,16 @@ class BackendContract:
         assert (result == 2.0).all()
 
     def test_time_passes(self, backend: Backend) -> None:
-        """More launches take longer, and both take more than nothing."""
+        """More launches take longer, and both take more than nothing.
+
+        A single launch may be interrupted for longer than a thousand take, but not each
+        of several.
+        """
         memories = [backend.allocate(4096), backend.allocate(4096)]
         enqueue = backend.bind(canary(backend.language), memories)
         backend.elapsed(enqueue, 10)
-        few, many = backend.elapsed(enqueue, 1), backend.elapsed(enqueue, 1000)
+        few = min(backend.elapsed(enqueue, 1) for _ in range(5))
+        many = backend.elapsed(enqueue, 1000)
         assert 0 < few < many
 
     def test_it_says_what_it_is(self, backend: Backend) -> None:

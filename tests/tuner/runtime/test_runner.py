@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.tuner.runtime.graphs import GOOD, exp_add, matmul_add, source
+from tests.waiting import until, when_busy
 from tuner.errors import DeviceUnavailable, KernelFailed
 from tuner.plan import Source
 from tuner.runtime import wire
@@ -76,10 +76,8 @@ def test_a_kernel_that_never_ends_is_killed(runner: Runner) -> None:
     """After its deadline the child is killed, and a new one sings and works."""
     endless = source("volatile int k = 1; while (k) {} o[i] = k;")
     pid, deaths = runner.pid, runner.deaths
-    start = time.monotonic()
     found = runner.measure(_request(endless, deadline_seconds=1.0))
     assert found.failure == "timeout"
-    assert time.monotonic() - start < 5
     assert runner.deaths == deaths + 1
     assert _works(runner)
     assert runner.pid != pid
@@ -105,10 +103,9 @@ def test_a_child_killed_from_outside_is_replaced(runner: Runner) -> None:
 def test_a_kill_from_outside_is_not_the_kernels_fault(runner: Runner) -> None:
     """The failure is marked as somebody else's, and the next request works."""
     endless = source("volatile int k = 1; while (k) {} o[i] = k;")
-    killer = threading.Timer(0.3, os.kill, (runner.pid, signal.SIGKILL))
-    killer.start()
-    found = runner.measure(_request(endless, deadline_seconds=60.0))
-    killer.join()
+    pid = runner.pid
+    when_busy(pid, lambda: os.kill(pid, signal.SIGKILL))
+    found = runner.measure(_request(endless, deadline_seconds=600.0))
     assert found.failure == "runtime"
     assert found.contended
     assert _works(runner)
@@ -148,7 +145,7 @@ def test_the_child_dies_with_its_parent(tmp_path: Path) -> None:
         "from tuner.runtime.runner import Runner\n"
         "runner = Runner('null')\n"
         "print(runner.pid, flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(600)\n"
     )
     parent = subprocess.Popen(
         [sys.executable, str(script)],
@@ -160,10 +157,7 @@ def test_the_child_dies_with_its_parent(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 5
-    while _is_running(child) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not _is_running(child)
+    until(lambda: not _is_running(child))
 
 
 def _is_running(pid: int) -> bool:

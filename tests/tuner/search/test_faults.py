@@ -10,7 +10,6 @@ import math
 import os
 import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from tests.tuner.search.conftest import (
     run_to_end,
     session_of,
 )
+from tests.waiting import when_busy
 from tuner.errors import DeviceUnavailable
 from tuner.model import Model, load
 from tuner.plan import Measurement, Source
@@ -118,15 +118,12 @@ class SabotagedProcessor(Sabotaged):
     def harm(self, fault: str, request: MeasureRequest, source: Source) -> Measurement:
         """Run the harmful text in place of the kernel's."""
         wild = replace(source, text=_with_body(source, _BODIES[fault]))
-        seconds = 1.5 if fault == "endless" else 60.0
+        seconds = 1.5 if fault == "endless" else 600.0
         wanted = replace(request, source=wild, deadline_seconds=seconds)
-        if fault != "killed":
-            answer: Measurement = self.device.measure(wanted)
-            return answer
-        killer = threading.Timer(0.5, os.kill, (self.device.pid, signal.SIGKILL))
-        killer.start()
-        answer = self.device.measure(wanted)
-        killer.join()
+        if fault == "killed":
+            pid = self.device.pid
+            when_busy(pid, lambda: os.kill(pid, signal.SIGKILL))
+        answer: Measurement = self.device.measure(wanted)
         return answer
 
 
