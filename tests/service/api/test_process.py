@@ -125,7 +125,7 @@ def test_a_connection_idles_as_long_as_is_said(tmp_path: Path) -> None:
     assert Settings().keep_alive_seconds > 60
 
 
-ATTEMPTS = 4
+ATTEMPTS = 8
 """A run that other processes disturbed ends `partial`, as it should; ask again."""
 
 

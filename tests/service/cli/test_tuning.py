@@ -14,6 +14,9 @@ from service.dashboard.formats import NO_FIGURE
 from service.store import measurements
 from tests.service.cli.conftest import Ended, Fuseplan, softmax_graph
 
+ATTEMPTS = 8
+"""A run whose whole plans other processes disturbed stores none; tune again."""
+
 
 def _tune(fuseplan: Fuseplan, model: Path, *more: object) -> Ended:
     words = ("tune", model, "--budget-seconds", 4, "--budget-trials", 3, "--json")
@@ -74,8 +77,11 @@ def test_what_was_measured_is_kept_and_not_measured_again(
 def test_a_tuned_plan_is_found_by_its_key(fuseplan: Fuseplan, model: Path) -> None:
     """What was measured as a whole is in the database, and nothing was before."""
     assert fuseplan("lookup", model, "--require", "measured").code != 0
-    ended = _tune(fuseplan, model)
-    assert ended.json["tuning"]["stored"]
+    for _ in range(ATTEMPTS):
+        told = _tune(fuseplan, model).json["tuning"]
+        if told["stored"]:
+            break
+    assert told["stored"], told["partial_reason"]
     found = fuseplan("lookup", model, "--require", "measured", "--json")
     assert found.code == 0
     assert found.json["evidence"] == "measured"
