@@ -73,11 +73,12 @@ formula is further away; of results that are a step apart there are few."""
 def has_jumps(program: Program) -> bool:
     """Whether a last bit of some float may decide over a step of a result."""
     return any(
-        _jumps(n, step.graph) for step in program.steps for n in step.graph.nodes
+        is_jump(n, step.graph) for step in program.steps for n in step.graph.nodes
     )
 
 
-def _jumps(node: Node, graph: Graph) -> bool:
+def is_jump(node: Node, graph: Graph) -> bool:
+    """Whether a last bit of a float may decide over a step of what a node makes."""
     types = graph.types
     if not any(types[name].dtype.is_float for name in node.inputs):
         return False
@@ -157,7 +158,7 @@ class Doubt:
         fed = {name: self.home(step.tensor(name)) for name in given}
         exact = _exact(graph, {n for n in fed if fed[n] in self.exact})
         unsure = {name for name in fed if fed[name] in self.unsure}
-        suspects = [n for n in graph.nodes if _jumps(n, graph) and _moves(n, exact)]
+        suspects = [n for n in graph.nodes if is_jump(n, graph) and _moves(n, exact)]
         asked = dict.fromkeys(name for node in suspects for name in node.inputs)
         values = (
             interpret(replace(graph, outputs=tuple(asked)), given, "float64")

@@ -14,7 +14,7 @@ import numpy as np
 from tuner.errors import TunerError, VerificationFailed
 from tuner.ir.types import Array, DType
 from tuner.plan import Measurement
-from tuner.runtime import jumps
+from tuner.runtime import cancelling, jumps
 from tuner.runtime.backend import Backend
 from tuner.runtime.executor import Executor, prepared
 from tuner.runtime.failures import failure_of
@@ -228,11 +228,10 @@ def verify(
             for tensor in program.outputs
         }
         found = [compare(program, tensor, *pair) for tensor, pair in pairs.items()]
-        reason = next((verdict.reason for verdict in found if verdict.reason), "")
-        if reason and jumps.has_jumps(program) and _are_alike(pairs):
-            reasons = {t: v.reason for t, v in zip(pairs, found, strict=True)}
-            bound = partial(_bound, program)
-            reason = jumps.why_wrong(executor, program, feed, pairs, reasons, bound)
+        verdicts = dict(zip(pairs, found, strict=True))
+        reason = ""
+        if any(verdict.reason for verdict in found):
+            reason = _why_wrong(executor, program, feed, pairs, verdicts)
         worst = Verdict(
             reason=reason,
             max_abs_error=max(v.max_abs_error for v in (worst, *found)),
@@ -246,6 +245,38 @@ def verify(
                 max_rel_error=worst.max_rel_error,
             )
     return worst
+
+
+def _why_wrong(
+    executor: Executor,
+    program: Program,
+    feed: Mapping[str, Array],
+    pairs: Mapping[str, tuple[Array, Array]],
+    verdicts: Mapping[str, Verdict],
+) -> str:
+    """Why a program off the reference is wrong; empty if rounding explains it."""
+    reasons = {tensor: verdict.reason for tensor, verdict in verdicts.items()}
+    first = next(filter(None, reasons.values()))
+    if not _are_alike(pairs):
+        return first
+    errors = {
+        tensor: verdict.max_abs_error
+        for tensor, verdict in verdicts.items()
+        if verdict.reason and program.types[tensor].dtype.is_float
+    }
+    units = partial(_units, program)
+    noise = cancelling.explained(executor, program, feed, errors, units)
+    reasons |= dict.fromkeys(noise, "")
+    first = next(filter(None, reasons.values()), "")
+    if first and jumps.has_jumps(program):
+        bound = partial(_bound, program)
+        return jumps.why_wrong(executor, program, feed, pairs, reasons, bound)
+    return first
+
+
+def _units(program: Program, dtype: DType) -> float:
+    """The bound in rounding units of the coarsest type."""
+    return _bound(program, dtype) / EPSILON[_coarsest(program, dtype)]
 
 
 def _are_alike(pairs: Mapping[str, tuple[Array, Array]]) -> bool:
