@@ -530,6 +530,37 @@ class TestOperators:
         )
         assert ops(agree(made)).count("matmul") == 1
 
+    @pytest.mark.parametrize(
+        ("equation", "shapes", "products"),
+        [
+            ("iji->j", [[3, 2, 3]], 0),
+            ("iii->i", [[3, 3, 3]], 0),
+            ("bhii->hb", [[2, 3, 4, 4]], 0),
+            ("ii,ij->j", [[3, 3], [3, 4]], 1),
+            ("i...->...", [[3, 2, 4]], 0),
+            ("...ij,...jk->...ik", [[2, 1, 3, 4], [1, 5, 4, 6]], 1),
+            ("...ij,jk->...ik", [[2, 5, 3, 4], [4, 6]], 1),
+            ("a...,...->...a", [[2, 1, 3], [4, 1]], 1),
+            ("ab,bc,cd->ad", [[2, 3], [3, 4], [4, 5]], 2),
+            ("ab,ab,ab->b", [[2, 3], [2, 3], [2, 3]], 2),
+            ("bhid,bhjd,hde->bhije", [[2, 3, 4, 5], [2, 3, 6, 5], [3, 5, 2]], 2),
+        ],
+    )
+    def test_einsum_of_any_form_is_taken_apart(
+        self, equation: str, shapes: list[list[int]], products: int
+    ) -> None:
+        """Diagonals, an ellipsis that broadcasts, several operands in their order."""
+        names = "abc"[: len(shapes)]
+        result = np.einsum(equation, *(np.zeros(shape) for shape in shapes))
+        made = model(
+            [node("Einsum", " ".join(names), "y", equation=equation)],
+            [value(name, shape) for name, shape in zip(names, shapes, strict=True)],
+            [value("y", result.shape)],
+        )
+        found = ops(agree(made))
+        assert "opaque" not in found
+        assert found.count("matmul") == products
+
     def test_a_branch_whose_condition_is_known_takes_the_place_of_its_if(self) -> None:
         """Exporters leave conditions on shapes behind."""
 
