@@ -17,7 +17,8 @@ from tuner.ir.types import DType
 _HARDMAX_HAS_ONE_AXIS: Final = 13
 
 
-def _strides(shape: Sequence[int]) -> list[int]:
+def strides_of(shape: Sequence[int]) -> list[int]:
+    """Elements between neighbours along each axis, in row-major order."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -25,13 +26,13 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return strides[::-1]
 
 
-def _wrapped(b: Builder, index: Ref, extent: int) -> Ref:
+def wrapped(b: Builder, index: Ref, extent: int) -> Ref:
     """An index below zero counts from the end."""
     below = b.emit("less", index, b.scalar(0, index))
     return b.emit("where", below, b.emit("add", index, b.scalar(extent, index)), index)
 
 
-def _lines(extents: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+def lines_of(extents: Sequence[int], strides: Sequence[int]) -> np.ndarray:
     """Flat position of each point of a box, from its own coordinates."""
     total = np.zeros((1,) * len(extents), np.int64)
     for axis, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
@@ -41,7 +42,7 @@ def _lines(extents: Sequence[int], strides: Sequence[int]) -> np.ndarray:
     return total
 
 
-def _picked(b: Builder, data: Ref, flat: Ref, leading: int) -> Ref:
+def picked(b: Builder, data: Ref, flat: Ref, leading: int) -> Ref:
     """Rows of the data, its first axes taken as one."""
     shape = b.static(data)
     count = int(np.prod(shape[:leading], dtype=np.int64))
@@ -55,12 +56,12 @@ def _gather_elements(b: Builder, call: Call) -> Results:
     if len(shape) != len(wanted):
         raise InvalidModel(b.where, f"picks {len(wanted)} axes of {len(shape)}")
     axis = b.axis(data, call.whole("axis", 0))
-    strides = _strides(shape)
+    strides = strides_of(shape)
     step = b.scalar(strides[axis], index)
-    along = b.emit("mul", _wrapped(b, index, shape[axis]), step)
+    along = b.emit("mul", wrapped(b, index, shape[axis]), step)
     others = [1 if k == axis else n for k, n in enumerate(wanted)]
-    start = b.constant(_lines(others, strides), b.dtype(index))
-    return (_picked(b, data, b.emit("add", along, start), len(shape)),)
+    start = b.constant(lines_of(others, strides), b.dtype(index))
+    return (picked(b, data, b.emit("add", along, start), len(shape)),)
 
 
 def _gather_nd(b: Builder, call: Call) -> Results:
@@ -70,16 +71,16 @@ def _gather_nd(b: Builder, call: Call) -> Results:
     leading = batch + depth
     if leading > len(shape):
         raise InvalidModel(b.where, f"picks {leading} axes of {len(shape)}")
-    strides = _strides(shape[:leading])
+    strides = strides_of(shape[:leading])
     box = [n if k < batch else 1 for k, n in enumerate(given[:-1])]
     steps = [*strides[:batch], *[0] * (len(box) - batch)]
-    flat = b.constant(_lines(box, steps), DType.I64)
+    flat = b.constant(lines_of(box, steps), DType.I64)
     for place in range(depth):
         each = _column(b, index, place)
         extent, stride = shape[batch + place], strides[batch + place]
         step = b.constant(stride, DType.I64)
-        flat = b.emit("add", flat, b.emit("mul", _wrapped(b, each, extent), step))
-    return (_picked(b, data, flat, leading),)
+        flat = b.emit("add", flat, b.emit("mul", wrapped(b, each, extent), step))
+    return (picked(b, data, flat, leading),)
 
 
 def _column(b: Builder, index: Ref, place: int) -> Ref:
@@ -109,10 +110,10 @@ def _reverse_sequence(b: Builder, call: Call) -> Results:
     last = b.emit("sub", count, b.constant(1, DType.I64))
     behind = b.emit("less", step, count)
     place = b.emit("where", behind, b.emit("sub", last, step), step)
-    strides = _strides(shape[:2])
+    strides = strides_of(shape[:2])
     along = b.emit("mul", place, b.constant(strides[time], DType.I64))
     start = strides[batch] * np.arange(shape[batch]).reshape(row)
-    return (_picked(b, data, b.emit("add", along, b.constant(start, DType.I64)), 2),)
+    return (picked(b, data, b.emit("add", along, b.constant(start, DType.I64)), 2),)
 
 
 def _place_of_extreme(b: Builder, data: Ref, axis: int, row: str, *, last: bool) -> Ref:

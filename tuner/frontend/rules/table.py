@@ -16,6 +16,7 @@ from tuner.frontend.rules import (
     quantize,
     reductions,
     resample,
+    scatters,
     sources,
     views,
 )
@@ -32,5 +33,6 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         **quantize.RULES,
         **picks.RULES,
         **resample.RULES,
+        **scatters.RULES,
     }
 )
