@@ -32,6 +32,11 @@ EXHAUSTIVE_UNITS: Final = 10
 ONE_ZONE_UNITS: Final = 40
 """Up to so many units the graph is one zone. Above, it is cut where no two units that
 share a tensor can be in one kernel, even if three together could."""
+FEW_UNITS: Final = 20
+"""In zones of up to so many units the widest rule is seldom too much: it comes first.
+"""
+GOOD_PART: Final = 0.25
+"""Of a budget: where the narrowest rule takes so much, the widest takes all of it."""
 MAX_SETS: Final = 30_000
 """Sets of nodes looked at before an enumeration gives up being complete."""
 BUDGET: Final = 4_000
@@ -294,8 +299,8 @@ class Space:
 
         A narrower rule allows nothing that a wider one does not. So where many units
         hang together the narrowest comes first: if it is too much for the others'
-        budget, none of them needs to be tried. And where the widest is too much, the
-        narrowest of the others says whether any of them is not.
+        budget, none of them needs to be tried. If it is a good part of that, or the
+        widest is too much, the narrowest of the others says whether any of them is not.
         """
         if self.exhaustive:
             self._complete = True
@@ -303,15 +308,16 @@ class Space:
             return Candidates(kernels=kernels, complete=self._complete)
         *wide, last = BREADTHS[self._first_breadth :]
         narrowest = None
-        if zone.units.bit_count() > ONE_ZONE_UNITS:
+        if zone.units.bit_count() > FEW_UNITS:
             narrowest = self._within(zone, last, LAST_BUDGET)
             if not narrowest.complete or len(narrowest.kernels) >= BUDGET:
                 return narrowest
-        first, *others = wide
-        found = self._tried(zone, first)
-        if found is None and others:
-            found = self._tried(zone, others[-1])
-            better = found and self._first_within(zone, others[:-1])
+        found = None
+        if narrowest is None or len(narrowest.kernels) < GOOD_PART * BUDGET:
+            found = self._tried(zone, wide[0])
+        if found is None:
+            found = self._tried(zone, wide[-1])
+            better = found and self._first_within(zone, wide[:-1])
             found = better or found
         return found or narrowest or self._within(zone, last, LAST_BUDGET)
 
