@@ -230,6 +230,11 @@ class Rules:
     def _may_generate(self) -> bool:
         return self.profile == "full" and self.limits.contractions
 
+    @property
+    def prepares(self) -> bool:
+        """Whether kernels of ours may compute something in front of a contraction."""
+        return self._may_generate
+
     def own_family(self, mask: int, outputs: int) -> Family | None:
         """The family in which a kernel of ours can run what a library can, if any."""
         if (
