@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tuner.ir.graph import Graph, Node
-from tuner.ir.inference import whole
+from tuner.ir.graph import Graph
 from tuner.ir.interpreter import to_bf16
 from tuner.ir.types import Array, DType, TensorType
 from tuner.runtime.backend import PAGE_BYTES, aligned_bytes, as_bytes
+from tuner.runtime.spans import spans_of
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -67,7 +67,6 @@ _THROUGH: Final = frozenset(
 )
 _PRODUCTS: Final = frozenset({"matmul", "conv"})
 _INT_SPAN: Final = (0, 9)
-_OPAQUE_SPAN: Final = (0, 1)
 
 
 def variants(graph: Graph) -> tuple[Variant, ...]:
@@ -94,7 +93,7 @@ def make_feeds(
         names: which tensors; all inputs and weights by default.
     """
     known = ranges or {}
-    spans = _spans(graph)
+    spans = spans_of(graph)
     positive = _positive(graph)
     terms = _fan_in(graph) if variant.by_fan_in else {}
     wanted = (*graph.inputs, *graph.weights) if names is None else names
@@ -160,43 +159,6 @@ def _floats(
 
 def _to_storage(values: Any, dtype: DType) -> Array:
     return to_bf16(values) if dtype is DType.BF16 else values.astype(dtype.numpy)
-
-
-def _spans(graph: Graph) -> dict[str, tuple[float, float]]:
-    """Ranges of whole-number inputs that end up as indices or in unknown nodes."""
-    found: dict[str, tuple[float, float]] = {}
-    for node in reversed(graph.nodes):
-        if node.op == "gather":
-            extent = graph.types[node.inputs[0]].shape[whole(node.attributes, "axis")]
-            _narrow(found, node.inputs[1], (0, max(int(extent) - 1, 0)))
-        for name in node.inputs:
-            kind = graph.types[name].dtype
-            if kind.is_float or kind is DType.BOOL:
-                continue
-            if node.op == "opaque":
-                _narrow(found, name, _OPAQUE_SPAN)
-            _inherit(found, graph, node, name)
-    return found
-
-
-def _inherit(
-    found: dict[str, tuple[float, float]], graph: Graph, node: Node, name: str
-) -> None:
-    for out in node.outputs:
-        is_whole = not graph.types[out].dtype.is_float
-        if (
-            out in found
-            and is_whole
-            and (node.op != "gather" or name != node.inputs[1])
-        ):
-            _narrow(found, name, found[out])
-
-
-def _narrow(
-    found: dict[str, tuple[float, float]], name: str, span: tuple[float, float]
-) -> None:
-    old = found.get(name, span)
-    found[name] = (max(old[0], span[0]), min(old[1], span[1]))
 
 
 def _fan_in(graph: Graph) -> dict[str, int]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from onnx import TensorProto
 
+from tests.tuner.frontend.models import model, node, read, value
 from tests.tuner.runtime.graphs import exp_add, graph_of, tensor
-from tuner.ir.interpreter import from_bf16
+from tuner.ir.interpreter import evaluate, from_bf16
 from tuner.ir.types import DType, TensorType
 from tuner.runtime.backend import PAGE_BYTES
 from tuner.runtime.feeds import Variant, align, make_feeds
@@ -149,3 +152,32 @@ def test_bf16_is_stored_as_bits() -> None:
     feeds = make_feeds(graph, 0)
     assert feeds["x"].dtype == np.uint16
     assert np.abs(from_bf16(feeds["x"])).max() < 10
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "index", "most"),
+    [
+        ("GatherElements", (6, 5), (6, 3), 4),
+        ("GatherND", (3, 5, 2), (7, 2), 2),
+        ("ScatterND", (3, 5, 2), (7, 2), 2),
+        ("ScatterND", (9, 4), (2, 1), 8),
+    ],
+)
+def test_parts_of_a_position_stay_inside_their_axes(
+    op: str, shape: tuple[int, ...], index: tuple[int, ...], most: int
+) -> None:
+    """Where the index is computed of what is drawn, it is inside the table, too."""
+    attributes = {"axis": 1} if op == "GatherElements" else {}
+    given = [value("x", shape), value("i", index, TensorProto.INT64)]
+    if op == "ScatterND":
+        given.append(value("u", (*index[:-1], *shape[index[-1] :])))
+    inputs = "x i u" if op == "ScatterND" else "x i"
+    graph = read(model([node(op, inputs, "y", **attributes)], given, "y"))
+    largest = 0
+    for seed in range(20):
+        feeds = make_feeds(graph, seed)
+        evaluate(graph, feeds)  # raises for an index outside
+        assert feeds["i"].min() >= 0
+        first = feeds["i"] if op == "GatherElements" else feeds["i"][:, 0]
+        largest = max(largest, int(first.max()))
+    assert 0 < largest <= most
