@@ -64,8 +64,9 @@ class Device:
         launch_floor_seconds: no kernel of ours ever starts and ends in less.
         library_launch_seconds: fixed part of one library call.
         library_operator_seconds: per operator inside a library call.
-        library_wake_seconds: what a call pays beside when the library spreads one of
-            its operators over threads that sleep between calls.
+        library_wake_seconds: what a call among kernels of ours pays beside when the
+            library spreads one of its operators over threads: both pools of threads
+            take the processors by turns, awake or not.
         library_serial_bytes: operators that touch no more run on one thread.
         library_floor_seconds: no library call ever takes less.
         library_efficiency: share of the peak arithmetic that the library reaches.

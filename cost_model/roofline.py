@@ -339,8 +339,9 @@ def _launch_seconds(work: Work, device: Device, launch_mode: LaunchMode) -> floa
         if launch_mode == "graph":
             # A recorded library call is replayed launch by launch, like ours.
             each = min(each, device.graph_launch_seconds)
-        # Threads that were woken once spin until the call ends.
-        wakes = any(
+        # Threads that were woken once spin until the call ends; where nothing else
+        # computes, until the next.
+        wakes = not work.is_alone and any(
             one.operand_bytes + one.internal_bytes > device.library_serial_bytes
             for one in work.operators
         )

@@ -115,6 +115,8 @@ class Work:
             Index arithmetic and conversions are counted as they are.
         hops: how often a core reads or writes on elsewhere than at the next line, among
             more places than its hardware fetches ahead of; of all blocks together.
+        is_alone: of a library call, that no kernel of ours runs between it and its next
+            run, so that its threads stay awake.
     """
 
     accesses: tuple[Access, ...]
@@ -132,6 +134,7 @@ class Work:
     operators: tuple[LibraryOperator, ...] = ()
     compute_share: float = 1.0
     hops: float = 0.0
+    is_alone: bool = False
 
     @property
     def all_operations(self) -> Mapping[Pipe, float]:

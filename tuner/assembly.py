@@ -33,7 +33,7 @@ from tuner.plan import (
     Schedule,
     Source,
 )
-from tuner.pricing import Priced, price
+from tuner.pricing import Priced, price, price_call
 
 Compile = Callable[[Sequence[Source]], Sequence[Resources | None]]
 """Asks a target's real compiler for the resources of CUDA sources."""
@@ -217,7 +217,12 @@ class Assembler:
     def _make(
         self, form: KernelForm, family: Family, schedule: Schedule | None
     ) -> _Made:
-        priced = price(form.graph, family, self.device, self.options, schedule=schedule)
+        device, options = self.device, self.options
+        if family in GENERATED:
+            priced = price(form.graph, family, device, options, schedule=schedule)
+        else:
+            alone = len(form.graph.nodes) == len(self.graph.nodes)
+            priced = price_call(form.graph, device, options, alone=alone)
         if priced is None:
             raise InternalError(form.fingerprint, "a chosen kernel cannot be lowered")
         sources = kernel_sources(form, priced.schedule) if family in GENERATED else ()

@@ -46,7 +46,7 @@ class _Operator:
     read: set[str] = field(default_factory=set)
 
 
-def library_work(small: Graph, device: Device) -> Work:
+def library_work(small: Graph, device: Device, *, alone: bool = False) -> Work:
     """Work of a library call that runs a small graph, operator by operator.
 
     Views are free. What runs inside another operator costs no call and no traffic of
@@ -57,6 +57,11 @@ def library_work(small: Graph, device: Device) -> Work:
     operands may have to be brought into its order. Every other tensor between two
     operators passes through memory. Convolutions on a CPU work on channels
     in blocks: what enters or leaves the call is put into that order and back.
+
+    Args:
+        small: what the call computes.
+        device: whose library it is.
+        alone: whether the call is all that a plan does.
     """
     home = homes(small)
     delivered = {home[name] for name in small.outputs}
@@ -83,6 +88,7 @@ def library_work(small: Graph, device: Device) -> Work:
         bytes_in_flight_per_thread=32,
         operators=(*_counted(small, delivered, found), *reordered, *copied)
         or (LibraryOperator(),),
+        is_alone=alone,
     )
 
 

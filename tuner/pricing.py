@@ -223,9 +223,14 @@ class Pricer:
         key = (family, self.structure(region))
         if key not in self._memo:
             small = extract(self._graph, region)
-            self._memo[key] = price(
-                small, family, self._device, self._options, known=self._known
-            )
+            if family in GENERATED:
+                found = price(
+                    small, family, self._device, self._options, known=self._known
+                )
+            else:
+                alone = len(small.nodes) == len(self._graph.nodes)
+                found = price_call(small, self._device, self._options, alone=alone)
+            self._memo[key] = found
         return self._memo[key]
 
     def least_operations(self, region: Region, family: Family) -> Mapping[Pipe, float]:
@@ -324,11 +329,9 @@ def price(
     """
     if resources is not None and schedule is None:
         raise InternalError("price", "resources are those of a kernel with a schedule")
-    stated = _stated(small)
     if family not in GENERATED:
-        work = library_work(small, device)
-        work = replace(work, operations=_with(work.operations, stated))
-        return _predict([work], LIBRARY_SCHEDULE, device, options)
+        return price_call(small, device, options)
+    stated = _stated(small)
     try:
         nest = lower(small)
     except CannotLower:
@@ -358,6 +361,22 @@ def price(
         },
         floor_seconds=min(whole.floor_seconds, best.floor_seconds),
     )
+
+
+def price_call(
+    small: Graph, device: Device, options: Options, *, alone: bool = False
+) -> Priced:
+    """Count and predict a library call.
+
+    Args:
+        small: what it computes, from `extract`.
+        device: limits and rates.
+        options: launch mode.
+        alone: whether the call is all that its plan does.
+    """
+    work = library_work(small, device, alone=alone)
+    work = replace(work, operations=_with(work.operations, _stated(small)))
+    return _predict([work], LIBRARY_SCHEDULE, device, options)
 
 
 def _preferred(whole: Priced, split: Sequence[Priced]) -> Priced:

@@ -153,6 +153,8 @@ def test_an_operator_on_several_threads_wakes_them_first() -> None:
         estimate = predict(replace(FULL, operators=operators), device)
         fixed = device.library_launch_seconds + 3 * device.library_operator_seconds
         assert estimate.launch_seconds == pytest.approx(fixed + seconds)
+        alone = predict(replace(FULL, operators=operators, is_alone=True), device)
+        assert alone.launch_seconds == pytest.approx(fixed)
 
 
 def test_a_library_moves_bytes_at_a_rate_of_its_own() -> None:

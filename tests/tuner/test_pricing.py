@@ -7,11 +7,11 @@ import math
 import pytest
 
 from tests.tuner.kernel.builder import Builder, conv
-from tuner.ir.graph import Graph
+from tuner.ir.graph import Graph, Region
 from tuner.library_work import library_work
 from tuner.pipeline import resolve_target
 from tuner.plan import Family, Options
-from tuner.pricing import price
+from tuner.pricing import Pricer, price
 
 
 def gelu_by_tanh(slope: float = 0.797) -> Graph:
@@ -105,6 +105,19 @@ def test_a_clip_behind_a_convolution_leaves_channels_in_blocks() -> None:
 def test_onnx_runtime_adds_nothing_to_a_product_behind_a_view() -> None:
     """Its fusions compare neighbours; a reshape between them is in the way."""
     assert launches(residual_behind_a_view(), "cpu") == pytest.approx(2)
+
+
+def test_a_call_that_is_the_whole_plan_takes_turns_with_nobody() -> None:
+    """Its threads stay awake; beside kernels of ours they are waited for."""
+    b = Builder()
+    graph = b.graph(b.op("matmul", b.input(512, 512), b.input(512, 512)))
+    device = resolve_target("cpu")
+    pricer = Pricer(graph, device, Options())
+    whole = Region(nodes=tuple(n.name for n in graph.nodes), outputs=graph.outputs)
+    alone = pricer.seconds(whole, Family.LIBRARY)
+    among = price(graph, Family.LIBRARY, device, Options())
+    assert among is not None
+    assert among.estimate.seconds - alone == pytest.approx(device.library_wake_seconds)
 
 
 def test_convolutions_in_one_call_need_no_copies_between_them() -> None:

@@ -211,7 +211,7 @@ def fit_again(
     timed = [
         TimedMicro(
             micro=micro,
-            kernel=_kernel_of(micro, device),
+            kernel=kernel_of(micro, device),
             measured=measured[micro.group, micro.name],
         )
         for micro in micro_benchmarks(device)
@@ -245,14 +245,18 @@ def _label(micro: Micro) -> str:
 def _time(micro: Micro, device: Device, timer: Timer, budget: float) -> TimedMicro:
     if micro.in_library and not is_available():
         raise DeviceUnavailable("library", "ONNX Runtime is not installed")
-    kernel = _kernel_of(micro, device)
+    kernel = kernel_of(micro, device)
     measured = time_kernel(kernel, timer, budget_seconds=budget)
     return TimedMicro(micro=micro, kernel=kernel, measured=measured)
 
 
-def _kernel_of(micro: Micro, device: Device) -> Kernel:
+def kernel_of(micro: Micro, device: Device) -> Kernel:
+    """What is timed for a micro-benchmark, and what was counted of it."""
     if micro.in_library:
-        return library(micro.graph, device)
+        company = micro.company
+        beside = None if company is None else generated(company, device).source
+        given = None if company is None or beside is None else (company, beside)
+        return library(micro.graph, device, company=given)
     return generated(micro.graph, device, micro.schedule)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuner.calibration.draft import Draft
@@ -26,6 +26,9 @@ and not how many a pipe takes at once, as the points of a real kernel let it."""
 _COPY_CACHES: Final = 2
 """Copies go up to so many times the last cache."""
 _MOST_COPIED: Final = 1 << 30
+_COMPANY: Final = 1 << 18
+"""Elements of the kernel beside a library call: a megabyte read and one written, about
+what lies between two products of a transformer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,7 @@ class Micro:
         name: what it does, and how large it is.
         schedule: None takes the default.
         in_library: whether the library runs it.
+        company: what is launched by turns with it; see `MeasureRequest`.
     """
 
     group: str
@@ -44,6 +48,7 @@ class Micro:
     graph: Graph
     schedule: Schedule | None = None
     in_library: bool = False
+    company: Graph | None = None
 
 
 def micro_benchmarks(device: Device) -> tuple[Micro, ...]:
@@ -211,7 +216,10 @@ def _balanced(device: Device) -> Iterator[Micro]:
 
 
 def _library() -> Iterator[Micro]:
-    """Calls of the library: many operators, one, large ones, and matrix products."""
+    """Calls of the library: many operators, one, large ones, and matrix products.
+
+    Last those that share the processors with a kernel of ours.
+    """
     for group, count in (
         ("library_operator_seconds", 12),
         ("library_launch_seconds", 1),
@@ -221,19 +229,31 @@ def _library() -> Iterator[Micro]:
         for _ in range(count):
             value = draft.op("tanh", value)
         yield _called(group, f"{count} operators", draft.graph(value))
-    for group, elements in (
-        ("library_wake_seconds", 1 << 16),
-        ("library_memory_efficiency", 1 << 20),
-    ):
-        draft = Draft()
-        value, other = draft.input(elements), draft.input(elements)
-        for _ in range(12):
-            value = draft.op("add", value, other)
-        yield _called(group, f"12 sums of {elements}", draft.graph(value))
+    yield _called("library_memory_efficiency", "12 sums of 1048576", _sums(1 << 20))
     for size in (256, 512, 768):
-        draft = Draft()
-        made = draft.op("matmul", draft.input(size, size), draft.input(size, size))
-        yield _called("library_efficiency", f"product of {size}", draft.graph(made))
+        yield _called("library_efficiency", f"product of {size}", _product(size))
+    company = _map("neg", _COMPANY)
+    for name, graph in (
+        ("12 sums of 65536", _sums(1 << 16)),
+        ("product of 256", _product(256)),
+        ("product of 384", _product(384)),
+    ):
+        micro = _called("library_wake_seconds", f"{name} and a kernel", graph)
+        yield replace(micro, company=company)
+
+
+def _sums(elements: int) -> Graph:
+    draft = Draft()
+    value, other = draft.input(elements), draft.input(elements)
+    for _ in range(12):
+        value = draft.op("add", value, other)
+    return draft.graph(value)
+
+
+def _product(size: int) -> Graph:
+    draft = Draft()
+    made = draft.op("matmul", draft.input(size, size), draft.input(size, size))
+    return draft.graph(made)
 
 
 def _called(group: str, name: str, graph: Graph) -> Micro:

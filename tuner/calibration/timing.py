@@ -36,11 +36,13 @@ class Kernel:
 
     Attributes:
         source: None runs the graph in the library.
+        company: what is launched by turns with it; see `MeasureRequest`.
     """
 
     graph: Graph
     work: Work
     source: Source | None
+    company: tuple[Graph, Source] | None = None
 
 
 def generated(graph: Graph, device: Device, schedule: Schedule | None = None) -> Kernel:
@@ -54,9 +56,12 @@ def generated(graph: Graph, device: Device, schedule: Schedule | None = None) ->
     )
 
 
-def library(graph: Graph, device: Device) -> Kernel:
-    """The same graph as one call of the library."""
-    return Kernel(graph=graph, work=library_work(graph, device), source=None)
+def library(
+    graph: Graph, device: Device, *, company: tuple[Graph, Source] | None = None
+) -> Kernel:
+    """The same graph as one call of the library, in some kernel's company or alone."""
+    work = library_work(graph, device, alone=company is None)
+    return Kernel(graph=graph, work=work, source=None, company=company)
 
 
 def time_kernel(
@@ -72,6 +77,7 @@ def time_kernel(
         source=kernel.source,
         budget_seconds=budget_seconds,
         attempts=attempts,
+        company=kernel.company,
         verify=False,
     )
     measured = timer.measure(request)

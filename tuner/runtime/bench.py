@@ -17,7 +17,7 @@ from tuner.ir.fingerprint import text
 from tuner.ir.graph import Graph, Node
 from tuner.ir.interpreter import Precision, evaluate
 from tuner.ir.types import Array
-from tuner.plan import Measurement
+from tuner.plan import Measurement, Source
 from tuner.runtime import library
 from tuner.runtime.backend import Backend, Enqueue, Memory
 from tuner.runtime.feeds import Variant, align, make_feeds, variants
@@ -251,8 +251,32 @@ class Bench:
             first = self._verify(case, 0, enqueue, outputs)
             verdict = _worse(first, self._verify(case, 1, other, outputs))
             self._verified[_identity(request)] = verdict
-        warm = partial(self.backend.elapsed, enqueue)
+        warm: Run = partial(self.backend.elapsed, enqueue)
+        if request.company is not None:
+            warm = self._in_company(enqueue, *request.company)
         return self.cold(warm, request.flush_bytes), verdict
+
+    def _in_company(self, enqueue: Enqueue, graph: Graph, source: Source) -> Run:
+        """Launches by turns with another kernel, less what that one takes on its own.
+
+        Two pools of threads that take turns find each other awake or asleep, and the
+        caches as the other left them. Never less than the launches alone.
+        """
+        other = MeasureRequest(graph=graph, source=source, verify=False)
+        case = self._case(other)
+        beside = self._bind(other, case, 0, self._outputs(case))
+
+        def both() -> None:
+            enqueue()
+            beside()
+
+        def run(launches: int) -> float:
+            alone, own, together = (
+                self.backend.elapsed(each, launches) for each in (enqueue, beside, both)
+            )
+            return max(alone, together - own)
+
+        return run
 
     def cold(self, run: Run, flush_bytes: int) -> Run:
         """The same run with so much memory touched before each launch."""

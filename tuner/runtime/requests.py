@@ -45,6 +45,9 @@ class MeasureRequest:
         flush_bytes: so much other memory is touched before every launch, so that the
             caches hold nothing of the kernel's; 0 leaves them as the launch before
             left them.
+        company: the generated kernel that is launched behind every timed launch, as in
+            a plan of many kernels, and the graph that it computes; what it takes on its
+            own is taken off.
         verify: whether outputs are compared before timing.
         timed: whether it is timed at all; if not, it is verified once per process.
     """
@@ -64,6 +67,7 @@ class MeasureRequest:
     deadline_seconds: float = 60.0
     attempts: int = 1
     flush_bytes: int = 0
+    company: tuple[Graph, Source] | None = None
     verify: bool = True
     timed: bool = True
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from cost_model.catalog import cpu
 from cost_model.roofline import predict
+from tuner.calibration.fit import kernel_of
 from tuner.calibration.micro import micro_benchmarks
-from tuner.calibration.timing import generated, library
+from tuner.calibration.timing import generated
 from tuner.kernel.lower import lower
 from tuner.kernel.schedule import space
 from tuner.plan import Measurement
@@ -32,15 +33,7 @@ if TYPE_CHECKING:
 @cache
 def _benchmarks() -> tuple[tuple[Micro, Kernel], ...]:
     """The CPU's micro-benchmarks, generated once for all timers."""
-    return tuple(
-        (
-            micro,
-            library(micro.graph, cpu())
-            if micro.in_library
-            else generated(micro.graph, cpu(), micro.schedule),
-        )
-        for micro in micro_benchmarks(cpu())
-    )
+    return tuple((micro, kernel_of(micro, cpu())) for micro in micro_benchmarks(cpu()))
 
 
 class ModelTimer:
