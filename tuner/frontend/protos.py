@@ -52,7 +52,7 @@ def dtype_of(element: int, where: str) -> DType:
     raise UnsupportedModel(
         where,
         f"element type {names.Name(element)} is not supported",
-        hint=f"cast to one of {_KNOWN}",
+        hint=f"take and deliver {_KNOWN}; other types may lie between nodes",
     )
 
 

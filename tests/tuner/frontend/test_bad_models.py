@@ -312,3 +312,16 @@ def test_an_opset_outside_the_range_is_refused(opset: int) -> None:
     made = model([node("Exp", "x", "y")], [value("x", [2])], "y", opset=opset)
     with pytest.raises(UnsupportedModel, match="not between 7 and"):
         read_onnx(made.SerializeToString())
+
+
+def test_a_type_at_the_border_is_told_that_it_may_lie_inside() -> None:
+    """Text cannot be cast: the hint says what may be taken, and it is true."""
+    with pytest.raises(UnsupportedModel, match="between nodes"):
+        read_onnx(_text().SerializeToString())
+    inside = [
+        node("Cast", "x", "u", to=TensorProto.UINT32),
+        node("Cast", "u", "t", to=TensorProto.STRING),
+        node("Cast", "t", "y", to=F32),
+    ]
+    made = model(inside, [value("x", [2])], [value("y", [2])])
+    assert read_onnx(made.SerializeToString()).graph.types["y"].static_shape == (2,)
