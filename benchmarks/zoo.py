@@ -19,12 +19,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 from time import monotonic, perf_counter
+from typing import TypeVar
 
 from cost_model.calibration import restore
 from cost_model.device import Device
@@ -38,6 +39,7 @@ from tuner.runtime.runner import Runner
 from tuner.search.budget import Budget
 from tuner.search.session import TuningSession
 
+Row = TypeVar("Row")
 TARGETS = ("cpu", "sm_90")
 TIME_LIMIT_SECONDS = 60.0
 CALIBRATION_SECONDS = 60.0
@@ -246,8 +248,8 @@ def _middle(rounds: Sequence[Mapping[str, Measurement]], label: str) -> Measurem
     return failed[0] if failed else sorted(found, key=lambda m: m.seconds)[ROUNDS // 2]
 
 
-def plan_table(rows: Sequence[Planned]) -> Iterator[str]:
-    """The rows as Markdown."""
+def plan_table(rows: Iterable[Planned]) -> Iterator[str]:
+    """The rows as Markdown, each when it is there."""
     yield (
         "| model | kernels (ours / TVM rules / none) | ms (ours / TVM rules / none) "
         "| gap | MB (ours / TVM rules) | import s | plan s |"
@@ -265,8 +267,8 @@ def plan_table(rows: Sequence[Planned]) -> Iterator[str]:
         )
 
 
-def run_table(rows: Sequence[Ran]) -> Iterator[str]:
-    """The rows as Markdown."""
+def run_table(rows: Iterable[Ran]) -> Iterator[str]:
+    """The rows as Markdown, each when it is there."""
     yield (
         "| model | kind | agrees | max rel. error | plan ms | without fusion ms "
         "| ONNX Runtime ms | times ONNX Runtime | in generated kernels | contended |"
@@ -340,6 +342,20 @@ def _ran(path: Path, plan_of: Callable[[Model], Plan], runner: Runner) -> Ran:
     return run_row(path.stem, model, plan_of(model), runner)
 
 
+def _kept(rows: Iterable[Row], into: list[Row]) -> Iterator[Row]:
+    """The rows as they come, and in a list for later."""
+    for row in rows:
+        into.append(row)
+        yield row
+
+
+def _print(title: str, lines: Iterable[str]) -> None:
+    """A table line by line: a run takes minutes, and may be stopped."""
+    print(f"\n### {title}\n", flush=True)
+    for line in lines:
+        print(line, flush=True)
+
+
 def _run_tables(
     paths: Sequence[Path], options: argparse.Namespace
 ) -> dict[str, list[Mapping[str, object]]]:
@@ -353,8 +369,9 @@ def _run_tables(
                 tuned, device=device, seconds=options.tune, runner=runner
             )
         for way, plan_of in ways.items():
-            ran = [_ran(path, plan_of, runner) for path in paths]
-            print(f"\n### {way} on this CPU\n", *run_table(ran), sep="\n")
+            ran: list[Ran] = []
+            each = (_ran(path, plan_of, runner) for path in paths)
+            _print(f"{way} on this CPU", run_table(_kept(each, ran)))
             print("", *kind_table(ran), sep="\n", flush=True)
             rows[way] = [
                 {**asdict(row), "speedup": row.speedup, "measured": row.measured}
@@ -391,8 +408,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     rows: dict[str, list[Mapping[str, object]]] = {}
     for target in () if options.no_plan else TARGETS:
-        planned = [plan_row(p.stem, load(p.read_bytes()), target) for p in paths]
-        print(f"\n### {target}\n", *plan_table(planned), sep="\n", flush=True)
+        planned: list[Planned] = []
+        each = (plan_row(p.stem, load(p.read_bytes()), target) for p in paths)
+        _print(target, plan_table(_kept(each, planned)))
         rows[target] = [asdict(row) for row in planned]
     if not options.no_run:
         rows.update(_run_tables(paths, options))
