@@ -22,6 +22,7 @@ from service.jobs.options import Closed
 from service.jobs.planning import Question
 from service.jobs.solving import solve_other
 from service.store import blobs, jobs, plans
+from service.store.values import PlanIdentity
 
 router = APIRouter(tags=["plans"])
 
@@ -304,7 +305,7 @@ def missing_reasons(
 
 def _reason(
     session: Session,
-    identity: plans.PlanIdentity,
+    identity: PlanIdentity,
     job: jobs.Job | None,
     has_plan: bool,
     least: Evidence,
@@ -320,7 +321,7 @@ def _reason(
 
 
 def compatible(
-    session: Session, identity: plans.PlanIdentity, least: Evidence
+    session: Session, identity: PlanIdentity, least: Evidence
 ) -> plans.PlanPointer | None:
     """The newest plan of the same graph, target and options from another toolchain."""
     wanted = plans.ORDER[: plans.ORDER.index(least) + 1]
@@ -346,7 +347,7 @@ def compatible_plan(
     return plans.find(session, pointer.key, (pointer.evidence,))
 
 
-def differing(a: plans.PlanIdentity, b: plans.PlanIdentity) -> list[str]:
+def differing(a: PlanIdentity, b: PlanIdentity) -> list[str]:
     """Parts of two keys that are not the same, sorted."""
     names = sorted({*a.parts, *b.parts})
     return [name for name in names if a.parts.get(name) != b.parts.get(name)]

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.heads import header
 from service.store import StoreError
-from service.store.plans import Evidence
+from service.store.values import Evidence
 from service.store.watching import MOST_KEYS, Watcher
 
 FRESH_SECONDS: Final = 1.0

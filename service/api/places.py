@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from service.api.hot import FRESH_SECONDS
-from service.store.plans import Evidence, PlanPlace
+from service.store.plans import PlanPlace
+from service.store.values import Evidence
 
 MOST_KEYS: Final = 20_000
 """Keys that are remembered; those told first make room."""

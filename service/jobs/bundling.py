@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from service.bundle import Bundle, BundledPlan, Content
 from service.errors import BadBundle, BundleConflict, BundleTooLarge, PlanNotFound
 from service.store import Database, blobs, graphs, plans
-from service.store.blobs import Blob
 from service.store.graphs import StoredGraph
-from service.store.plans import Evidence, PlanIdentity, PlanPointer, PlanRevision
+from service.store.plans import PlanPointer
+from service.store.values import Blob, Evidence, PlanIdentity, PlanRevision
 from tuner import document
 
 _GROUP: Final = 500

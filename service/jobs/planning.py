@@ -10,9 +10,7 @@ from typing import Any, Final, Literal, Protocol
 from cost_model.calibration import restore
 from cost_model.device import Device, base_of
 from service.jobs.options import read_options
-from service.store.blobs import Blob
-from service.store.jobs import Progress
-from service.store.plans import PlanIdentity, PlanRevision
+from service.store.values import Blob, PlanIdentity, PlanRevision, Progress
 from tuner import document, pipeline
 from tuner.errors import InvalidModel, InvalidOption
 from tuner.fusion.effort import STEPS

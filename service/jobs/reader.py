@@ -25,8 +25,7 @@ import structlog
 
 from service.errors import ModelNotReadable
 from service.jobs.planning import Outline, Question
-from service.store.blobs import Blob
-from service.store.plans import PlanIdentity, PlanRevision
+from service.store.values import Blob, PlanIdentity, PlanRevision
 from tuner.errors import TunerError
 from tuner.ir.custom import RuleSet
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from service.jobs.planning import Planner, Prepared, Question
 from service.jobs.submission import body_fingerprint
-from service.store.plans import PlanRevision
+from service.store.values import PlanRevision
 from tuner.errors import InternalError, TunerError
 from tuner.fusion.soundness import UnsoundBound
 from tuner.ir.custom import RuleSet

@@ -10,10 +10,10 @@ from typing import Any
 from cost_model.device import base_of
 from service.jobs.planning import Planner, Question, as_revision
 from service.store.events import EventDraft
-from service.store.jobs import JobRequest, Progress
+from service.store.jobs import JobRequest
 from service.store.kernels import StoredKernel
 from service.store.measurements import StoredMeasurement
-from service.store.plans import PlanRevision
+from service.store.values import PlanRevision, Progress
 from tuner.errors import VerificationFailed
 from tuner.runtime.requests import Measures
 from tuner.search.budget import Budget

@@ -14,7 +14,7 @@ from typing import Any
 from service.jobs.explaining import no_choice
 from service.jobs.opposite import opposite
 from service.jobs.planning import Question
-from service.store.plans import PlanRevision
+from service.store.values import PlanRevision
 from tuner.errors import ConstraintsUnsatisfiable
 
 Json = Mapping[str, Any]

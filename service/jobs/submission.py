@@ -26,11 +26,11 @@ from service.jobs.planning import (
 from service.settings import Settings
 from service.store import Database, audit, blobs, graphs, idempotency, jobs, plans
 from service.store.audit import AuditDraft
-from service.store.blobs import Blob
 from service.store.graphs import StoredGraph
 from service.store.idempotency import Repeated
 from service.store.jobs import NORMAL_PRIORITY, Cache, Job, JobRequest
-from service.store.plans import PlanRevision, StoredPlan
+from service.store.plans import StoredPlan
+from service.store.values import Blob, PlanRevision
 from tuner.search.stages import PARTITIONS
 
 Mode = Literal["analytic", "tuned"]

@@ -1,8 +1,17 @@
-"""The database: one table family per module, plain values in and out."""
+"""The database: one table family per module, plain values in and out.
 
-from service.store.database import Database, connect
+The modules of values and of errors load no database: what is named here is loaded when
+it is asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from service.store.errors import StoreDamaged, StoreError, StoreUnavailable
-from service.store.schema import upgrade, upgrade_database
+
+if TYPE_CHECKING:
+    from service.store.database import Database, connect
+    from service.store.schema import upgrade, upgrade_database
 
 __all__ = [
     "Database",
@@ -13,3 +22,17 @@ __all__ = [
     "upgrade",
     "upgrade_database",
 ]
+
+_HOMES = {
+    "Database": "service.store.database",
+    "connect": "service.store.database",
+    "upgrade": "service.store.schema",
+    "upgrade_database": "service.store.schema",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the list above, from the module that has it."""
+    if name not in _HOMES:
+        raise AttributeError(name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -13,31 +11,10 @@ from sqlalchemy.orm import Mapped, Session, deferred, mapped_column
 
 from service.store.base import Base, insert_new, pass_together
 from service.store.errors import BrokenReference
+from service.store.values import Blob
 
 STORING_TURN: Final = 7302
 """Place that many who store blobs pass together, and a collection alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blob:
-    """Immutable bytes under their SHA-256.
-
-    Attributes:
-        digest: 64 hexadecimal digits.
-        public: whether anybody who knows the digest may read it; submitted models
-            are not public.
-    """
-
-    digest: str
-    media_type: str
-    content: bytes
-    public: bool = True
-
-    @classmethod
-    def of(cls, content: bytes, media_type: str, *, public: bool = True) -> Blob:
-        """The blob of some bytes."""
-        digest = hashlib.sha256(content).hexdigest()
-        return cls(digest=digest, media_type=media_type, content=content, public=public)
 
 
 class BlobRow(Base):

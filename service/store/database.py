@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from threading import Lock
 from typing import Any, Final
 
@@ -169,6 +170,8 @@ def connect(url: str, *, busy_timeout_seconds: float = 5.0) -> Database:
     Raises:
         StoreUnavailable: the folder cannot be made, or lies on a network disk.
     """
+    # One table names others: whoever uses one has to know all of them.
+    import_module("service.store.schema")
     parsed = make_url(url)
     # The connection used last has in its cache what is asked for again: `lifo`.
     if parsed.get_backend_name() != "sqlite":

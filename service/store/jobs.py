@@ -14,6 +14,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from service.store import events
 from service.store.base import Base
 from service.store.events import EventDraft, EventRow
+from service.store.values import Progress
 
 State = Literal["queued", "running", "succeeded", "partial", "failed", "cancelled"]
 
@@ -35,25 +36,6 @@ Cache = Literal["warm", "cold"]
 
 EARLIER_PARTITIONS: Final = 3
 """How many partitions a job ran whole before there was a choice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a job is.
-
-    Attributes:
-        trials: measurements made.
-        best_seconds: best time of the whole plan so far, predicted until measured.
-        gap: greatest relative distance from the optimum.
-        remaining_seconds: at most how long it will still take.
-        kernels: kernels of the best plan so far.
-    """
-
-    trials: int = 0
-    best_seconds: float | None = None
-    gap: float | None = None
-    remaining_seconds: float | None = None
-    kernels: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from sqlalchemy import (
     ARRAY,
@@ -25,53 +25,12 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from service.store import blobs, pins
 from service.store.base import Base, insert_new
-
-Evidence = Literal["analytic", "compiled", "measured"]
+from service.store.values import Blob, Evidence, PlanIdentity, PlanRevision
 
 ORDER: Final[tuple[Evidence, ...]] = ("measured", "compiled", "analytic")
 """Evidence from best to worst."""
 
 BODY_TYPE: Final = "application/vnd.fuseplan.plan+json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanIdentity:
-    """What a plan key stands for.
-
-    Attributes:
-        parts: hash of each part of the key (graph, target, toolchain, options).
-        options: the options themselves, JSON-ready.
-    """
-
-    key: str
-    graph_hash: str
-    target: str
-    parts: Mapping[str, str]
-    options: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRevision:
-    """A plan body to be stored.
-
-    Attributes:
-        body: canonical bytes; their SHA-256 is the digest.
-        blobs: everything that the body names.
-        seconds: by what plans of equal evidence are compared, less is better:
-            measured time of the whole plan, or the predicted one.
-        contended: whether others disturbed its measurement; it then replaces nothing.
-        job: the job that found it, if one did.
-    """
-
-    evidence: Evidence
-    body: bytes
-    seconds: float
-    objective_seconds: float
-    bound_seconds: float
-    kernels: int
-    blobs: tuple[blobs.Blob, ...] = ()
-    contended: bool = False
-    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +160,7 @@ def publish(
     Returns:
         The pointer after the call.
     """
-    body = blobs.Blob.of(revision.body, BODY_TYPE)
+    body = Blob.of(revision.body, BODY_TYPE)
     session.get(PlanRow, key, with_for_update=True)  # one writer per key at a time
     held = pointer(session, key, (revision.evidence,))
     if held is not None and held.digest == body.digest:

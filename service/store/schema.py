@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import MetaData
 from sqlalchemy.exc import DBAPIError
 
@@ -30,6 +26,11 @@ from service.store import (
 from service.store.base import Base
 from service.store.database import Database, connect, explain
 from service.store.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+# Alembic is loaded by who upgrades: a command that only plans starts without it.
 
 FAMILIES: Final = (
     accuracy,
@@ -55,6 +56,8 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 
 def configuration() -> Config:
     """Alembic's configuration, wherever the package is installed."""
+    from alembic.config import Config  # noqa: PLC0415 - see above
+
     packaged = Path(__file__).resolve().parents[1] / "_migrations"
     config = Config()
     script = packaged if packaged.exists() else _ROOT / "migrations"
@@ -80,6 +83,8 @@ def upgrade(url: str, *, busy_timeout_seconds: float = 5.0) -> str:
 
 def upgrade_database(database: Database) -> str:
     """Bring an open database to the newest revision, in one transaction."""
+    from alembic import command  # noqa: PLC0415 - see above
+
     config = configuration()
     head = newest_revision()
     if revision(database) == head:
@@ -100,6 +105,9 @@ def revision(database: Database) -> str | None:
         StoreUnavailable: it was written by a newer version of this program, or
             cannot be read.
     """
+    from alembic.migration import MigrationContext  # noqa: PLC0415 - see above
+    from alembic.script import ScriptDirectory  # noqa: PLC0415 - see above
+
     with database.read() as session:
         context = MigrationContext.configure(session.connection())
         current = context.get_current_revision()
@@ -115,6 +123,8 @@ def revision(database: Database) -> str | None:
 
 def newest_revision() -> str:
     """The revision that this version of the program works with."""
+    from alembic.script import ScriptDirectory  # noqa: PLC0415 - see above
+
     head = ScriptDirectory.from_config(configuration()).get_current_head()
     assert head is not None, "there is at least one migration"
     return head
