@@ -81,7 +81,7 @@ class LibraryOperator:
         operand_bytes: distinct bytes of the call's own operands that it touches; with
             the same of the other operators they share out the call's accesses.
         internal_bytes: bytes of intermediate tensors of the call that it reads from
-            memory or writes to it.
+            memory or writes to it, and of what it moves a second time.
     """
 
     operations: Mapping[Pipe, float] = field(

@@ -120,6 +120,25 @@ def test_a_call_that_is_the_whole_plan_takes_turns_with_nobody() -> None:
     assert among.estimate.seconds - alone == pytest.approx(device.library_wake_seconds)
 
 
+@pytest.mark.parametrize(
+    ("perm", "times"), [((1, 0, 2), 1), ((0, 2, 1), 2), ((2, 0, 1), 2)]
+)
+def test_a_transpose_moves_single_elements_where_the_last_axis_moves(
+    perm: tuple[int, ...], times: int
+) -> None:
+    """ONNX Runtime copies runs where it stays; a matrix product reads it turned."""
+    b = Builder()
+    graph = b.graph(b.op("transpose", b.input(64, 32, 48), perm=perm))
+    (turned,) = library_work(graph, resolve_target("cpu")).operators
+    moved = turned.operand_bytes + turned.internal_bytes
+    assert moved == times * 2 * 64 * 32 * 48 * 4
+    b = Builder()
+    swapped = b.op("transpose", b.input(64, 32, 48), perm=(0, 2, 1))
+    graph = b.graph(b.op("matmul", b.input(64, 8, 48), swapped))
+    (product,) = library_work(graph, resolve_target("cpu")).operators
+    assert product.internal_bytes == 0
+
+
 def test_convolutions_in_one_call_need_no_copies_between_them() -> None:
     """ONNX Runtime keeps channels in blocks inside a call, and reorders at its ends."""
     cpu = resolve_target("cpu")
