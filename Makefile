@@ -29,7 +29,7 @@ ALONE := $(addprefix tests/service/cli/test_,running.py tuning.py) \
 	$(addprefix tests/tuner/runtime/test_, \
 	backends.py bench.py executor.py flush.py runner.py) \
 	$(addprefix tests/tuner/search/test_, \
-	faults.py never_regress.py on_processor.py)
+	faults.py on_processor.py under_load.py)
 # Plugins that no test uses take a second to load; the rewritten tests are kept, also
 # where Python is told to keep no bytecode.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -p no:schemathesis -p no:anyio

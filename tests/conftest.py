@@ -52,6 +52,7 @@ LONGEST = (
     "tests/release/test_wheel.py",
     "tests/service/cli/test_exchanging.py",
     "tests/tuner/fusion/test_optimisers.py",
+    "tests/tuner/search/test_never_regress.py",
     "tests/tuner/fusion/test_patterns_targets.py",
     "tests/tuner/calibration/test_fit.py",
     "tests/conformance/test_node_cases.py",

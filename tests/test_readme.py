@@ -21,7 +21,7 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
 PORT = "8321"
 BUDGET = re.compile(r"--budget-seconds \d+")
 """What a reader may give a search; that it ends is seen after a shorter one, too."""
-SHORT_BUDGET = "--budget-seconds 3"
+SHORT_BUDGET = "--budget-seconds 1"
 
 
 def commands(block: str) -> list[str]:

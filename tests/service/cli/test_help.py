@@ -68,6 +68,18 @@ def test_help_is_quick() -> None:
     assert ended.stderr.strip() == ""
 
 
+def test_who_only_plans_loads_no_database() -> None:
+    """What makes plans knows the values that are stored, and not where."""
+    loaded = (
+        "import sys; from service.jobs import planning;"
+        "sys.exit(' '.join({'alembic', 'sqlalchemy'} & set(sys.modules)))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.strip() == ""
+
+
 def test_what_help_says_of_partitions_is_what_the_tuner_does() -> None:
     """The numbers stand twice, so that help is quick."""
     told = (tuning.PARTITIONS, tuning.MAX_PARTITIONS)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from onnx import parser
 
 from tests.tuner.search.conftest import body_of, made_up_seconds, run_to_end, session_of
-from tuner.execution import program, whole_request
+from tuner.execution import program
 from tuner.model import Model, load
-from tuner.plan import Options, Plan
 from tuner.runtime.null import NullRunner
-from tuner.runtime.opencl import OpenCLBackend
-from tuner.runtime.runner import Runner
 from tuner.search.budget import Budget
-from tuner.search.contest import surely_faster
 from tuner.search.session import TuningSession
 
 UPDATES = 200
@@ -62,46 +54,6 @@ def test_no_update_makes_the_stored_plan_slower(little: Model, soak: bool) -> No
         gained = max(gained, now)
     assert 1 <= replaced <= updates / 4
     assert before <= gained
-
-
-def test_no_update_under_load_makes_a_plan_slower(
-    opencl: OpenCLBackend, little: Model, soak: bool
-) -> None:
-    """Updates while another process computes: a quiet comparison finds none slower."""
-    assert opencl.name
-    before: Plan | None = None
-    stored: dict[str, Any] | None = None
-    budget = Budget(seconds=3.0, trials=4, trials_per_kernel=2)
-    with Runner("cpu") as runner:
-        for seed in range(20 if soak else 2):
-            tuning = TuningSession(
-                little, "cpu", Options(), budget, seed=seed, incumbent=stored
-            )
-            with _load():
-                run_to_end(tuning, runner)
-            now = tuning.plan()
-            if tuning.winner == "incumbent" or now.whole["plan"].failure:
-                continue
-            if before is not None:
-                plans = {"before": before, "now": now}
-                request = whole_request(
-                    little, plans, "opencl", budget_seconds=1.0, attempts=4
-                )
-                found = runner.measure_whole(request).measurements
-                assert not surely_faster(found["before"], found["now"]), seed
-            before, stored = now, body_of(tuning)
-    assert before is not None
-
-
-@contextmanager
-def _load() -> Iterator[None]:
-    """Another process computes."""
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        yield
-    finally:
-        busy.kill()
-        busy.wait()
 
 
 class _Noisy(NullRunner):
