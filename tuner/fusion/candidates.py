@@ -245,7 +245,7 @@ class Space:
         Where there are too many it ends, or under the last rule goes on with the sets
         that it has met.
         """
-        front = [1 << u for u in bits(inside)]
+        front, outside = [1 << u for u in bits(inside)], ~inside
         seen = set(front)
         while front:
             following: list[int] = []
@@ -259,8 +259,13 @@ class Space:
                     if not is_last:
                         return
                     continue
-                for grown in self.sets.near(looked):
-                    if grown not in seen and not grown & ~inside:
-                        seen.add(grown)
-                        following.append(grown)
+                fresh = [
+                    grown
+                    for grown in self.sets.near(looked)
+                    if grown not in seen and not grown & outside
+                ]
+                seen.update(fresh)
+                if breadth.repeated == 0:  # a set that is not convex repeats something
+                    fresh = [grown for grown in fresh if grown not in looked.torn]
+                following += fresh
             front = following

@@ -143,6 +143,9 @@ class Rules:
         self.known = Known()
         """What whole results need of operands, for all who count bytes."""
         self._families: dict[int, Family | Refusal] = {}
+        self._anchoring = 0
+        for pattern in ANCHORS:
+            self._anchoring |= view.masks[pattern]
         longest = ROW_LIMIT if profile == "reference" else None
         self._rows = RowFaults(view, longest)
 
@@ -223,8 +226,7 @@ class Rules:
 
     def _anchors(self, mask: int) -> int:
         """How many contractions and windows a region holds."""
-        masks = self.view.masks
-        return sum((mask & masks[pattern]).bit_count() for pattern in ANCHORS)
+        return (mask & self._anchoring).bit_count()
 
     @property
     def _may_generate(self) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from tuner.fusion import labels
 from tuner.fusion.labels import Affine, Label
 from tuner.fusion.traffic import move
-from tuner.fusion.view import ALIAS, View, bits
+from tuner.fusion.view import ALIAS, View, bits, joined
 from tuner.ir.graph import Graph, Node
 from tuner.ir.inference import ints
 from tuner.ir.ops import OPS, Pattern
@@ -146,8 +146,7 @@ class RowFaults:
         """The first rule that nodes break as one loop."""
         view = self._view
         behind = mask & view.masks[Pattern.REDUCTION]
-        first = behind & -behind
-        for i in bits(mask & ~behind & ~(first - 1)):
+        for i in bits(joined(view.below, behind) & mask & ~behind):
             if view.before[i] & behind:
                 behind |= 1 << i
         found = self._faults.get(behind)

@@ -73,6 +73,7 @@ class Looked:
         exits: units that lead out of the set and back in; None if not yet asked.
         pays: whether computing the exits again is worth it; None if not yet asked.
         near: sets with one unit more; None if not yet asked.
+        torn: those of them that are not convex.
         writes: what it may write; None if not yet asked.
         kernels: by what it writes; None where that is no kernel.
     """
@@ -85,6 +86,7 @@ class Looked:
     exits: int | None = None
     pays: bool | None = None
     near: tuple[int, ...] | None = None
+    torn: frozenset[int] = frozenset()
     writes: Writes | None = None
     kernels: dict[int, Candidate | None] = field(default_factory=dict)
 
@@ -121,7 +123,9 @@ class Sets:
     def near(self, looked: Looked) -> tuple[int, ...]:
         """Sets that grow from this one by a step."""
         if looked.near is None:
-            looked.near = tuple(self._neighbours(looked.units))
+            torn: list[int] = []
+            looked.near = tuple(dict.fromkeys(self._neighbours(looked.units, torn)))
+            looked.torn = frozenset(torn)
         return looked.near
 
     def look(self, units: int) -> Looked:
@@ -166,24 +170,36 @@ class Sets:
             found = self._sums[units] = _NO_SUMS.plus(self.units, units)
         return found
 
-    def _neighbours(self, units: int) -> Iterator[int]:
-        """The set with one more unit: as it is, and filled up to be convex."""
+    def _neighbours(self, units: int, torn: list[int]) -> Iterator[int]:
+        """The set with one more unit: as it is, and filled up to be convex.
+
+        Args:
+            units: the set.
+            torn: is told what is not convex.
+        """
         sums, known = self._summed(units), self._sums
+        above, below = self.units.above, self.units.below
         light = sums.light & ~units
         if light:
-            yield self._with_light(units, light)
+            yield self._lit(units, light, torn)
         for u in bits(sums.near & ~units):
-            grown = units | 1 << u
-            if grown not in known:
-                known[grown] = sums.plus(self.units, 1 << u)
+            low = 1 << u
+            grown = units | low
+            missing = (sums.above | above[u]) & (sums.below | below[u]) & ~grown
             yield grown
-            found = known[grown]
-            missing = found.above & found.below & ~grown
             if missing:
-                full = grown | missing
-                if full not in known:
-                    known[full] = found.plus(self.units, missing)
-                yield full
+                torn.append(grown)
+                grown |= missing
+                yield grown  # whole: what lies between is there with all between it
+            if grown not in known:
+                known[grown] = sums.plus(self.units, low | missing)
+
+    def _lit(self, units: int, light: int, torn: list[int]) -> int:
+        """The set with light work that it depends on; `torn` is told if not convex."""
+        grown = self._with_light(units, light)
+        if self._reach(grown) & ~grown:
+            torn.append(grown)
+        return grown
 
     def _with_light(self, units: int, light: int) -> int:
         """The set with all the light work that it depends on."""

@@ -45,7 +45,9 @@ class Writing:
 
     def _writes(self, looked: Looked) -> Writes:
         units, mask = looked.units, looked.mask
-        made = self._view.makes(self._units.nodes(units & ~self._sets.exits(looked)))
+        exits = 0 if looked.is_convex else self._sets.exits(looked)
+        nodes = self._units.nodes(units & ~exits) if exits else mask
+        made = self._view.makes(nodes)
         if not self._exhaustive:
             made &= ~self._taken_in(units) | self._view.delivered
         wanted = self._view.wanted(mask) & made
@@ -58,7 +60,7 @@ class Writing:
         """A set that writes some tensors; None where it is of no use or not legal."""
         mask, family = looked.mask, looked.family
         kept = self._kept(mask, outputs, is_convex=looked.is_convex)
-        if kept != mask and not self._holds_all(looked.units, kept):
+        if kept != mask and not self._holds_all(mask & ~kept, kept):
             return None
         if family is None or isinstance(self._rules.judge(mask, outputs), Refusal):
             return None
@@ -71,18 +73,21 @@ class Writing:
             return self._view.trimmed(mask, outputs)
         return joined(self._behind, outputs) & mask
 
-    def _holds_all(self, units: int, nodes: int) -> bool:
-        """Whether some nodes are of all these units."""
-        masks = self._units.masks
-        return all(masks[u] & nodes for u in bits(units))
+    def _holds_all(self, dropped: int, kept: int) -> bool:
+        """Whether no unit has lost all of its nodes."""
+        masks, unit_of = self._units.masks, self._units.unit_of
+        return all(masks[unit_of[i]] & kept for i in bits(dropped))
 
     def _taken_in(self, units: int) -> int:
         """Tensors of light work that a heavy kernel does for itself, not for others."""
         weights = self._units.weights
-        most = max(weights[u] for u in bits(units))
-        light = sum(1 << u for u in bits(units) if weights[u] * LIGHT < most)
-        heavy = units & ~light
-        own = sum(1 << u for u in bits(light) if not self._units.above[u] & heavy)
+        members = list(bits(units))
+        most = max([weights[u] for u in members])
+        light = [u for u in members if weights[u] * LIGHT < most]
+        if not light:
+            return 0
+        heavy = units & ~sum([1 << u for u in light])
+        own = sum([1 << u for u in light if not self._units.above[u] & heavy])
         return self._view.makes(self._units.nodes(own))
 
     def _output_choices(self, writes: Writes, breadth: Breadth) -> Iterator[int]:
