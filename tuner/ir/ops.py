@@ -154,7 +154,7 @@ _UNARY: Final[Mapping[str, str]] = {
     "erf": "erf(a0)",
     "bit_not": "bit_not(a0)",
     "relu": "max(a0, 0)",
-    "sigmoid": "1 / (1 + exp(-a0))",
+    "sigmoid": "1 / (1 + exp(0 - a0))",
 }
 _BINARY: Final[Mapping[str, str]] = {
     "add": "a0 + a1",

@@ -77,7 +77,7 @@ __kernel void fused(__global const float* restrict in0, __global const float* re
                 const float v13 = v5 * v12;
                 const float v15 = v13 * v14;
                 const float v17 = v15 + v16;
-                const float v18 = 1.0f / (1.0f + (exp((-v17))));
+                const float v18 = 1.0f / (1.0f + (exp((0.0f - v17))));
                 const float v19 = v17 * v18;
                 out0[q * 1024 + r * 256 + p] = v19;
             }

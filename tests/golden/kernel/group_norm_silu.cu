@@ -98,10 +98,10 @@ fused(const float* __restrict__ in0, const float* __restrict__ in1, const float*
             const float v17_1 = v15_1 + v16;
             const float v17_2 = v15_2 + v16;
             const float v17_3 = v15_3 + v16;
-            const float v18_0 = 1.0f / (1.0f + (expf((-v17_0))));
-            const float v18_1 = 1.0f / (1.0f + (expf((-v17_1))));
-            const float v18_2 = 1.0f / (1.0f + (expf((-v17_2))));
-            const float v18_3 = 1.0f / (1.0f + (expf((-v17_3))));
+            const float v18_0 = 1.0f / (1.0f + (expf((0.0f - v17_0))));
+            const float v18_1 = 1.0f / (1.0f + (expf((0.0f - v17_1))));
+            const float v18_2 = 1.0f / (1.0f + (expf((0.0f - v17_2))));
+            const float v18_3 = 1.0f / (1.0f + (expf((0.0f - v17_3))));
             const float v19_0 = v17_0 * v18_0;
             const float v19_1 = v17_1 * v18_1;
             const float v19_2 = v17_2 * v18_2;

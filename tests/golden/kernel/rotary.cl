@@ -1,3 +1,4 @@
+static inline float neg_f32(float x) { return copysign(x, signbit(x) ? 1.0f : -1.0f); }
 __attribute__((reqd_work_group_size(16, 1, 1)))
 __kernel void fused(__global const float* restrict in0, __global const float* restrict in1, __global const float* restrict in2, __global float* restrict out0) {
     const int lane = get_local_id(0);
@@ -13,7 +14,7 @@ __kernel void fused(__global const float* restrict in0, __global const float* re
             const float v1 = in1[(q % 32) * 64 + p];
             const float v2 = v0 * v1;
             const float v3 = in0[q * 64 + p + 32];
-            const float v4 = -v3;
+            const float v4 = neg_f32(v3);
             const float v5 = in2[(q % 32) * 64 + p];
             const float v6 = v4 * v5;
             const float v7 = v2 + v6;

@@ -22,6 +22,6 @@ __kernel void fused(__global const ushort* restrict in0, __global const ushort* 
         a0 = a0 + s0;
     }
     const float v3 = a0;
-    const float v4 = 1.0f / (1.0f + (exp((-v3))));
+    const float v4 = 1.0f / (1.0f + (exp((0.0f - v3))));
     out0[p] = bf16_of_f32(v4);
 }

@@ -31,7 +31,7 @@ fused(const unsigned short* __restrict__ in0, const unsigned short* __restrict__
     }
     a0 = teams_reduce_sum_f32(a0, lane, team, shared_f32);
     const float v3 = a0;
-    const float v4 = 1.0f / (1.0f + (expf((-v3))));
+    const float v4 = 1.0f / (1.0f + (expf((0.0f - v3))));
     if (team == 0) {
         out0[p] = bf16_of_f32(v4);
     }

@@ -9,12 +9,12 @@ import pytest
 
 from cost_model.catalog import find
 from tests.tuner.kernel.builder import Builder
-from tests.tuner.kernel.running import random_feeds, run
+from tests.tuner.kernel.running import complaint, random_feeds, run
 from tuner.ir.interpreter import evaluate, from_bf16, to_bf16
 from tuner.ir.ops import OPS, Pattern
 from tuner.ir.types import Array, DType
 from tuner.kernel.lower import lower
-from tuner.kernel.schedule import default
+from tuner.kernel.schedule import default, space
 
 if TYPE_CHECKING:
     from tuner.ir.graph import Graph
@@ -223,3 +223,35 @@ def test_the_reduction_of_nothing_is_its_identity(
     found = compute(opencl, graph, feeds)
     for name, wanted in evaluate(graph, feeds).items():
         np.testing.assert_array_equal(found[name], wanted)
+
+
+@pytest.mark.parametrize("op", ["neg", "sigmoid"])
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+def test_negated_values_stay_each_lanes_own(
+    opencl: OpenCLBackend, op: str, dtype: DType
+) -> None:
+    """Also behind a barrier, where a compiler took them for the same in all lanes."""
+    b = Builder()
+    value = b.op(op, b.input(4, 256, dtype=dtype))
+    total = b.op("reduce_sum", value, axes=(1,), keepdims=1)
+    graph = b.graph(b.op("add", value, total), b.op("exp", value))
+    nest, feeds = lower(graph), random_feeds(graph, 3)
+    spaces = (space(nest, find(name)) for name in ("cpu", "a100-80"))
+    kept = [s for found in spaces for s in found if s.as_dict.get("persistent")]
+    chosen = [s for s in kept if s.as_dict["lanes"] in (32, 64, 128)]
+    assert chosen
+    for schedule in chosen[:: len(chosen) // 6 or 1]:
+        found = run(opencl, graph, schedule, feeds)
+        assert not complaint(graph, feeds, found), schedule
+
+
+def test_a_negated_zero_has_the_other_sign(opencl: OpenCLBackend) -> None:
+    """And so have infinities; what is no number stays none."""
+    b = Builder()
+    graph = b.graph(b.op("neg", b.input(5)))
+    given = np.asarray([0.0, -0.0, np.inf, -np.inf, np.nan], np.float32)
+    schedule = default(lower(graph), find("cpu"))
+    (found,) = run(opencl, graph, schedule, {graph.inputs[0]: given}).values()
+    np.testing.assert_array_equal(found, -given)
+    signs = np.signbit(np.asarray(found)[:4])
+    np.testing.assert_array_equal(signs, np.signbit(-given[:4]))

@@ -226,9 +226,24 @@ _OPENCL_ERF: Final = (
 )
 
 
+# Intel's compiler (2026.22) takes a negated float, and all that is computed of it, for
+# the same in all lanes: behind a barrier every lane has that of the last one. It also
+# finds negations in products with -1 and in sign bits that are turned.
+_OPENCL_SIGNS: Final = MappingProxyType(
+    {
+        "neg_f32": "float neg_f32(float x)"
+        " { return copysign(x, signbit(x) ? 1.0f : -1.0f); }",
+        "neg_f64": "double neg_f64(double x)"
+        " { return copysign(x, signbit(x) ? 1.0 : -1.0); }",
+    }
+)
+
+
 def _opencl_spelling() -> Mapping[str, Mapping[DType, str]]:
     found = dict(_spelling(c_names=False))
     found["erf"] = MappingProxyType({**found["erf"], DType.F32: "erf_f32({0})"})
+    signs = {DType.F64: "neg_f64({0})", DType.F32: "neg_f32({0})"}
+    found["neg"] = MappingProxyType({**found["neg"], **signs})
     return MappingProxyType(found)
 
 
@@ -290,6 +305,7 @@ OPENCL: Final = Dialect(
             **_OPENCL_HELPERS,
             **_OPENCL_STREAMS,
             "erf_f32": _OPENCL_ERF,
+            **_OPENCL_SIGNS,
         }
     ),
     infinity=_OPENCL_INFINITY,
