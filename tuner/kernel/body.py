@@ -136,7 +136,7 @@ class Body:
 
     def ask(self, key: Key) -> int:
         """The number of the value that answers a question."""
-        answers = self._answers
+        answers, producers = self._answers, self.graph.producers
         if key in answers:
             return answers[key]
         stack = [self._asked(key)]
@@ -144,6 +144,8 @@ class Body:
             key, rule, needs, found = stack[-1]
             for need in needs[len(found) :]:
                 number = answers.get(need)
+                if number is None and need.tensor not in producers:
+                    number = answers[need] = self._leaf(need)
                 if number is None:
                     stack.append(self._asked(need))
                     break
@@ -166,7 +168,7 @@ class Body:
     def _rule(self, key: Key) -> Rule:
         node = self.graph.producers.get(key.tensor)
         if node is None:
-            return self._leaf(key)
+            return self._given(key)
         row = OPS[node.op]
         if row.pattern is Pattern.ELEMENTWISE:
             return self._elementwise(node, key)
@@ -185,17 +187,22 @@ class Body:
             raise CannotLower(node.name, f"{node.op} runs in a library")
         return rule(self, node, key)
 
-    def _leaf(self, key: Key) -> Rule:
+    def _given(self, key: Key) -> Rule:
         yield []
-        held = HELD[self.graph.types[key.tensor].dtype]
+        return self._leaf(key)
+
+    def _leaf(self, key: Key) -> int:
+        """An element of what is given; nothing is asked for it."""
+        kind = self.graph.types[key.tensor]
+        held = HELD[kind.dtype]
         constant = self.graph.constants.get(key.tensor)
         if constant is not None:
-            value = literal(constant, self.graph.types[key.tensor].dtype)
-            return self.constant(value, held)
+            return self.constant(literal(constant, kind.dtype), held)
         index = self.space.rejoined(flatten(key.map, self.shape(key.tensor)))
-        mask = self._mask(index) | self._guards_mask(key.guards)
-        indices = [index, *(guard.subject for guard in key.guards)]
-        stage = max(self._stage(i) for i in indices)
+        mask, stage = self._mask(index), self._stage(index)
+        for guard in key.guards:
+            mask |= self._mask(guard.subject)
+            stage = max(stage, self._stage(guard.subject))
         load = Load(self._slots[key.tensor], index, key.guards)
         return self.add(load, held, mask, stage)
 

@@ -118,13 +118,14 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
 
 def flatten(indices: Sequence[Index], shape: Sequence[int]) -> Index:
     """Position of an element in a row-major tensor."""
-    constant = 0
+    constant, stride = 0, 1
     total: dict[int, int] = {}
-    for index, stride in zip(indices, strides_of(shape), strict=True):
+    for index, extent in zip(reversed(indices), reversed(shape), strict=True):
         constant += index.constant * stride
         for atom, coefficient in index.terms:
             total[atom] = total.get(atom, 0) + coefficient * stride
-    return Index(constant, tuple(sorted((a, c) for a, c in total.items() if c)))
+        stride *= extent
+    return Index(constant, tuple(sorted([(a, c) for a, c in total.items() if c])))
 
 
 def bounds(atoms: Sequence[Atom], index: Index) -> tuple[int, int]:
