@@ -17,7 +17,7 @@ from tuner.ir.types import TensorType
 CODEGEN_REVISION: Final = 18
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
-PRICE_REVISION: Final = 12
+PRICE_REVISION: Final = 13
 """Grows whenever the cost model counts or prices an unchanged kernel differently: a
 stored plan is the best one by the prices of its day."""
 

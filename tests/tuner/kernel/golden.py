@@ -39,7 +39,7 @@ from tuner.plan import (
     Options,
     Schedule,
 )
-from tuner.pricing import price
+from tuner.pricing import price, price_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -292,7 +292,19 @@ def prices() -> dict[str, str]:
             priced = price(make(), Family.REDUCTION, find(target), Options())
             assert priced is not None
             found[f"{name} {target}"] = f"{priced.estimate.seconds:.6g}"
+    for target in TARGETS:
+        for alone in (False, True):
+            call = price_call(_turned_product(), find(target), Options(), alone=alone)
+            found[f"call {target} {alone}"] = f"{call.estimate.seconds:.6g}"
     return found
+
+
+def _turned_product() -> Graph:
+    """A transpose, and a product in which its rows are added up."""
+    b = Builder()
+    turned = b.op("transpose", b.input(96, 64, 48), perm=(2, 1, 0))
+    flat = b.op("reshape", turned, shape=(48, 64 * 96))
+    return b.graph(b.op("matmul", flat, b.input(64 * 96, 128)))
 
 
 def history(path: Path = HISTORY) -> dict[str, str]:
