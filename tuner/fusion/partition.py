@@ -25,6 +25,7 @@ from tuner.fusion.pieces import Answer, Piece, PieceSolver, Priced, order_of
 from tuner.fusion.pins import Pins
 from tuner.fusion.soundness import believed
 from tuner.fusion.trim import SOLVER_TOLERANCE, without_unread
+from tuner.fusion.turning import read_turned
 from tuner.fusion.tvm import tvm_groups
 from tuner.fusion.view import View, bits
 from tuner.fusion.zones import Twin, Zone
@@ -44,6 +45,11 @@ JOINED_IN_BOUND: Final = (
     " computed once, however kernels are joined"
 )
 """Said where joined kernels cost less than the best partition without them."""
+TURNED: Final = (
+    "transposes that stood alone are computed by the kernels that read them, after the"
+    " proof"
+)
+"""Said where that was cheaper; the bound is of kernels apart."""
 LEFT_OUT: Final = (
     "of parts of which some candidates were not looked at, the bound is that of the"
     " fewest launches and of every tensor that leaves or enters moved once"
@@ -281,7 +287,7 @@ def _cut_of(effort: Effort) -> tuple[str, ...]:
 
 
 def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
-    """A solved partition without idle work, with kernels side by side."""
+    """A solved partition without idle work, transposes alone, and kernels apart."""
     rules, columns, pins = search.space.rules, search.columns, search.pins
     step = Finishing(
         rules=rules,
@@ -290,7 +296,15 @@ def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
         out_of_time=lambda: search.effort.is_over,
     )
     chosen = without_unread(rules, columns.price, chosen, pins=pins)
-    chosen = join_side_by_side(step, chosen)
+    joined = join_side_by_side(step, chosen)
+    turned = read_turned(step, chosen)
+    search.turned_seconds = 0.0
+    if turned != chosen:
+        other = join_side_by_side(step, turned)
+        if _seconds(other) < _seconds(joined):  # transposes may share a launch instead
+            search.turned_seconds = _seconds(chosen) - _seconds(turned)
+            joined = other
+    chosen = joined
     return _or_whole(rules, columns, pins, chosen)  # one price, time or not
 
 
@@ -325,6 +339,7 @@ class _Search:
         self.pins = pins
         self.starts = starts
         self.effort = effort
+        self.turned_seconds = 0.0
         self.solver = PieceSolver(space.view, pins, columns, starts, effort)
         self.known: dict[object, tuple[Zone, Piece, Answer]] = {}
         self.pieces: dict[int, Piece] = {}
@@ -500,7 +515,8 @@ def _partition(
         least = believed(least, objective, where="the floor of the whole graph")
     limit = rules.limits.max_nodes
     joined = JOINED_AFTERWARDS
-    if least is not None and objective < (1 - SOLVER_TOLERANCE) * bound:
+    apart = objective + search.turned_seconds
+    if least is not None and apart < (1 - SOLVER_TOLERANCE) * bound:
         bound, joined = least, JOINED_IN_BOUND
     elif least is not None:
         bound = max(bound, least)
@@ -518,6 +534,7 @@ def _partition(
                 *search.space.rules_in_words,
                 WRITTEN_FIRST,
                 joined,
+                *((TURNED,) if search.turned_seconds > 0.0 else ()),
                 *((LEFT_OUT,) if search.is_bound_by_floor else ()),
                 *cut,
             ),
