@@ -1,15 +1,15 @@
 """Library kernels: small graphs run by ONNX Runtime on arrays that stay in place.
 
 In a process of our own (`share_threads`) all sessions share one pool of threads. A pool
-a session leaves dozens of threads to be woken one after the other: BERT-base took 116 ms
-with them and 95 ms with one pool, measured in turn; calls that wake threads of their own
-once, and put them to sleep behind each, take longer still (Llama's block 35 ms, not 21).
+a session leaves dozens of threads to be woken one after the other: BERT-base took 116
+ms with them and 95 ms with one pool, measured in turn. Calls that wake threads of their
+own, and put them to sleep behind each, take longer still (a small Llama 35 ms, not 21).
 
 Elsewhere sessions have threads of their own, which do not spin between calls, or they
 and those of the generated kernels would stop each other; only where nothing but the
-library computes they may. ONNX Runtime (1.32) asks those of a shared pool to stop behind
-a call, too, but they do not: measured, they compute all through pauses of 2 ms. Until
-then generated kernels share the processors with them, which is what
+library computes they may. ONNX Runtime (1.32) is asked to stop those of a shared pool
+behind a call, too, but does not: measured, they compute all through pauses of 2 ms. So
+generated kernels share the processors with them, which is what
 `Device.library_wake_seconds` is calibrated for.
 """
 
