@@ -13,6 +13,10 @@ from tests.conformance.running import Outcome, Result, run_case
 from tuner.runtime.opencl import OpenCLBackend
 
 
+TOLD = 100
+"""Cases between two lines that say how far it is."""
+
+
 def table(results: Sequence[Result]) -> str:
     """Totals, then the library's, the refused, excused and failed in detail."""
     totals = Counter(result.outcome for result in results)
@@ -35,11 +39,22 @@ def table(results: Sequence[Result]) -> str:
 
 
 def main() -> int:
-    """Run the cases whose names hold the word, by default all."""
+    """Run the cases whose names hold the word, by default all.
+
+    Interrupted, the table is that of the cases so far.
+    """
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     with closing(OpenCLBackend()) as backend:
-        ledger, cases = read_ledger(), all_cases()
-        results = [run_case(c, backend, ledger) for c in cases if word in c.name]
+        ledger = read_ledger()
+        cases = [case for case in all_cases() if word in case.name]
+        results: list[Result] = []
+        try:
+            for case in cases:
+                results.append(run_case(case, backend, ledger))
+                if len(results) % TOLD == 0:
+                    sys.stderr.write(f"{len(results)} of {len(cases)}\n")
+        except KeyboardInterrupt:
+            sys.stderr.write(f"stopped after {len(results)} of {len(cases)}\n")
     print(table(results))  # noqa: T201
     return int(any(result.outcome is Outcome.FAILED for result in results))
 
