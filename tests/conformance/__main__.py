@@ -12,7 +12,6 @@ from tests.conformance.ledger import read_ledger
 from tests.conformance.running import Outcome, Result, run_case
 from tuner.runtime.opencl import OpenCLBackend
 
-
 TOLD = 100
 """Cases between two lines that say how far it is."""
 
