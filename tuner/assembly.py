@@ -33,7 +33,7 @@ from tuner.plan import (
     Schedule,
     Source,
 )
-from tuner.pricing import Priced, price, price_call
+from tuner.pricing import Priced, is_all, price, price_call
 
 Compile = Callable[[Sequence[Source]], Sequence[Resources | None]]
 """Asks a target's real compiler for the resources of CUDA sources."""
@@ -221,7 +221,7 @@ class Assembler:
         if family in GENERATED:
             priced = price(form.graph, family, device, options, schedule=schedule)
         else:
-            alone = len(form.graph.nodes) == len(self.graph.nodes)
+            alone = is_all(form.graph, self.graph)
             priced = price_call(form.graph, device, options, alone=alone)
         if priced is None:
             raise InternalError(form.fingerprint, "a chosen kernel cannot be lowered")

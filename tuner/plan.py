@@ -14,7 +14,7 @@ from tuner.ir.custom import RuleSet
 from tuner.ir.graph import Graph, Region
 from tuner.ir.types import TensorType
 
-CODEGEN_REVISION: Final = 18
+CODEGEN_REVISION: Final = 19
 """Grows whenever a generated text changes for an unchanged graph and schedule."""
 
 PRICE_REVISION: Final = 13

@@ -228,7 +228,7 @@ class Pricer:
                     small, family, self._device, self._options, known=self._known
                 )
             else:
-                alone = len(small.nodes) == len(self._graph.nodes)
+                alone = is_all(small, self._graph)
                 found = price_call(small, self._device, self._options, alone=alone)
             self._memo[key] = found
         return self._memo[key]
@@ -361,6 +361,12 @@ def price(
         },
         floor_seconds=min(whole.floor_seconds, best.floor_seconds),
     )
+
+
+def is_all(small: Graph, graph: Graph) -> bool:
+    """Whether a kernel's own graph is all that a graph does."""
+    counts = (len(small.nodes), len(small.outputs))
+    return counts == (len(graph.nodes), len(graph.outputs))
 
 
 def price_call(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -59,7 +60,7 @@ def configuration() -> Config:
     from alembic.config import Config  # noqa: PLC0415 - see above
 
     packaged = Path(__file__).resolve().parents[1] / "_migrations"
-    config = Config()
+    config = Config(stdout=sys.stdout)  # not that of when alembic was imported
     script = packaged if packaged.exists() else _ROOT / "migrations"
     config.set_main_option("script_location", str(script).replace("%", "%%"))
     return config

@@ -37,7 +37,7 @@ FEW_UNITS: Final = 20
 """In zones of up to so many units the widest rule is seldom too much: it comes first.
 """
 GOOD_PART: Final = 0.25
-"""Of a budget: where the narrowest rule takes so much, the widest takes all of it."""
+"""Of a budget: where the narrowest rule takes so much, the widest mostly takes all."""
 MAX_SETS: Final = 30_000
 """Sets of nodes looked at before an enumeration gives up being complete."""
 BUDGET: Final = 4_000
@@ -163,7 +163,8 @@ class Space:
         A narrower rule allows nothing that a wider one does not. So where many units
         hang together the narrowest comes first: if it is too much for the others'
         budget, none of them needs to be tried. If it is a good part of that, or the
-        widest is too much, the narrowest of the others says whether any of them is not.
+        widest is too much, the narrowest of the others says whether any of them is not:
+        only then are those between tried, with the widest if it was not.
         """
         if self.exhaustive:
             self._complete = True
@@ -175,12 +176,12 @@ class Space:
             narrowest = self._within(zone, last, LAST_BUDGET)
             if not narrowest.complete or len(narrowest.kernels) >= BUDGET:
                 return narrowest
-        found = None
+        found, untried = None, wide[:-1]
         if narrowest is None or len(narrowest.kernels) < GOOD_PART * BUDGET:
-            found = self._tried(zone, wide[0])
+            found, untried = self._tried(zone, wide[0]), wide[1:-1]
         if found is None:
             found = self._tried(zone, wide[-1])
-            better = found and self._first_within(zone, wide[:-1])
+            better = found and self._first_within(zone, untried)
             found = better or found
         return found or narrowest or self._within(zone, last, LAST_BUDGET)
 

@@ -209,7 +209,7 @@ class Rules:
     def _anchored(self, mask: int, anchors: int) -> Family | Refusal:
         """A library if one can run it, else a kernel of ours."""
         found = self._library(mask, anchors)
-        if found is Family.LIBRARY or not self._may_generate:
+        if found is Family.LIBRARY or not self.prepares:
             return found
         wall = self._size_wall(mask, 0)
         if wall is not None:
@@ -229,18 +229,14 @@ class Rules:
         return (mask & self._anchoring).bit_count()
 
     @property
-    def _may_generate(self) -> bool:
-        return self.profile == "full" and self.limits.contractions
-
-    @property
     def prepares(self) -> bool:
-        """Whether kernels of ours may compute something in front of a contraction."""
-        return self._may_generate
+        """Whether kernels of ours run contractions and what stands in front of them."""
+        return self.profile == "full" and self.limits.contractions
 
     def own_family(self, mask: int, outputs: int) -> Family | None:
         """The family in which a kernel of ours can run what a library can, if any."""
         if (
-            not self._may_generate
+            not self.prepares
             or self._size_wall(mask, 0) is not None
             or self._contraction_fault(mask, self._anchors(mask))
             or written_fault(self.view, mask, outputs)

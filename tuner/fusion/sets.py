@@ -264,7 +264,7 @@ class Sets:
 
         That is one between the exits and the rest of the set.
         """
-        if not (self._may_prepare):
+        if not self._may_prepare:
             return False
         view = self.view
         crossing = view.makes(looked.mask & ~kept) & view.needs(kept)

@@ -22,7 +22,8 @@ def spans_of(graph: Graph) -> dict[str, Span]:
     """Least and greatest value of tensors that are indices, or become them.
 
     An index lies inside its table. What is compared with a list of positions is a
-    position. Values of which an index is computed are such that it lies inside, too.
+    position. Values of which an index is computed by looking up, by moving, or by sums
+    and multiples are such that it lies inside, too.
     """
     return _Spans(graph).found
 
@@ -66,8 +67,13 @@ class _Spans:
         return self._grains.get(name, 1)
 
     def narrow(self, name: str, span: Span) -> None:
-        """Note a wish; one that contradicts an earlier one is passed over."""
+        """Note a wish; what contradicts itself or an earlier one is passed over."""
         if not self._is_whole(name):
+            return
+        dtype: Any = self._graph.types[name].dtype.numpy
+        limits = np.iinfo(dtype)
+        span = max(span[0], int(limits.min)), min(span[1], int(limits.max))
+        if span[0] > span[1]:
             return
         old = self.found.get(name, span)
         both = max(old[0], span[0]), min(old[1], span[1])

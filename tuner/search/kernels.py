@@ -15,7 +15,7 @@ from tuner.kernel.lower import lower
 from tuner.kernel.schedule import regime, space
 from tuner.kernel.split_space import split_space
 from tuner.plan import GENERATED, Choice, Family, Measurement, Options, Schedule
-from tuner.pricing import may_split, predict_nest, price
+from tuner.pricing import may_split, predict_nest, price, price_call
 from tuner.search.experience import shipped
 from tuner.search.study import KernelStudy
 
@@ -207,7 +207,10 @@ def new_state(
         hints: schedules that were good for kernels like it; tried right after the
             default, if they are legal here.
     """
-    priced = price(form.graph, choice.family, device, options)
+    if choice.family in GENERATED:
+        priced = price(form.graph, choice.family, device, options)
+    else:  # as it is measured: with nothing of ours beside it
+        priced = price_call(form.graph, device, options, alone=True)
     if priced is None:
         raise InternalError(form.fingerprint, "a chosen kernel cannot be lowered")
     first, first_seconds = priced.schedule, priced.estimate.seconds

@@ -1,4 +1,4 @@
-static inline float neg_f32(float x) { return copysign(x, signbit(x) ? 1.0f : -1.0f); }
+static inline float neg_f32(float x) { return fma(x, -1.0f, -0.0f); }
 __attribute__((reqd_work_group_size(16, 1, 1)))
 __kernel void fused(__global const float* restrict in0, __global const float* restrict in1, __global const float* restrict in2, __global float* restrict out0) {
     const int lane = get_local_id(0);

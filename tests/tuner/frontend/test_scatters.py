@@ -14,7 +14,7 @@ from tests.conformance.running import generated_plan, run_plan
 from tests.conftest import SOAK
 from tests.tuner.frontend.models import model, node, ops, read, value
 from tuner.errors import InvalidModel
-from tuner.frontend.rules.scatters import LOOKUPS, TABLES, UNROLLED
+from tuner.frontend.rules.scatters import LOOKUPS, MOST_ROWS, TABLES, UNROLLED
 from tuner.ir.interpreter import evaluate
 from tuner.ir.ops import OPS, Pattern
 from tuner.model import load
@@ -197,6 +197,22 @@ def test_elements_at_unknown_positions_are_the_librarys() -> None:
     one = node("ScatterElements", "x i u", "y", axis=1)
     given = [value("x", (64, 10)), value("i", (64, 1), I64), value("u", (64, 1))]
     assert ops(read(model([one], given, "y"))) == ["opaque"]
+
+
+def test_a_table_of_very_many_rows_is_not_made() -> None:
+    """A small model may speak of a large tensor."""
+    one = node("ScatterElements", "x i u", "y", axis=0)
+    known = {"i": np.asarray([[0], [5]], np.int64)}
+    for rows, left in ((MOST_ROWS, False), (MOST_ROWS + 1, True)):
+        given = [value("x", (rows, 1)), value("u", (2, 1))]
+        assert (ops(read(model([one], given, "y", known))) == ["opaque"]) is left
+
+
+def test_a_cache_and_its_update_have_one_rank() -> None:
+    """Said in the operator's own words."""
+    given = [value("x", (2, 8, 4)), value("u", (8, 4))]
+    with pytest.raises(InvalidModel, match="extents are the same"):
+        read(model([node("TensorScatter", "x u", "y")], given, "y"))
 
 
 def test_many_unknown_positions_are_the_librarys() -> None:

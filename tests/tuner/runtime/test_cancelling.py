@@ -67,6 +67,34 @@ def test_noise_excuses_no_wrong_formula(
     assert "error" in judged(opencl, request).message
 
 
+def masked() -> bytes:
+    """What a comparison of equal numbers lets through."""
+    nodes = [
+        node("Softmax", "x", "p"),
+        node("Log", "p", "k"),
+        node("LogSoftmax", "x", "l"),
+        node("Sub", "k l", "d"),
+        node("Greater", "d z", "m"),
+        node("Mul", "x g", "w"),
+        node("Where", "m w z", "y"),
+    ]
+    constants = {"z": np.float32(0), "g": np.float32(2)}
+    made = model(nodes, [value("x", (64, 40))], [value("y", (64, 40))], constants)
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def test_what_a_comparison_lets_through_is_no_noise(opencl: OpenCLBackend) -> None:
+    """Last bits of what is compared move such a result by a whole step."""
+    found = load(masked())
+    made = program(found, make_plan(found, "cpu", Options()), language_of("cpu"))
+    rng = np.random.default_rng(0)
+    feed = {n: rng.standard_normal((64, 40)).astype(np.float32) for n in made.inputs}
+    executor = Executor(made, prepared(made, {}), opencl, None, alone=True)
+    errors = dict.fromkeys(made.outputs, 1e-3)
+    assert explained(executor, made, feed, errors, lambda _: 64.0) == frozenset()
+
+
 def test_only_last_bits_are_noise(opencl: OpenCLBackend) -> None:
     """An output is explained up to some rounding of its operands, and no further."""
     found = load(divergence())

@@ -181,3 +181,23 @@ def test_parts_of_a_position_stay_inside_their_axes(
         first = feeds["i"] if op == "GatherElements" else feeds["i"][:, 0]
         largest = max(largest, int(first.max()))
     assert 0 < largest <= most
+
+
+def test_wishes_that_contradict_themselves_are_passed_over() -> None:
+    """What is drawn is inside its type, whatever a computed index would want."""
+    nodes = [
+        node("Mul", "a s", "l"),
+        node("Add", "l b", "m"),
+        node("Sub", "m c", "n"),
+        node("Cast", "u", "v", to=TensorProto.INT64),
+        node("Add", "v t", "w"),
+        node("Gather", "x n", "y"),
+        node("Gather", "x w", "z"),
+    ]
+    given = [value("x", (300, 2)), value("u", (4,), TensorProto.UINT8)]
+    given += [value(name, (4,), TensorProto.INT64) for name in "abc"]
+    known = {"s": np.asarray(16, np.int64), "t": np.asarray(3, np.int64)}
+    graph = read(model(nodes, given, "y z", known))
+    for seed in range(20):
+        feeds = make_feeds(graph, seed)
+        assert all(feeds[name].min() >= 0 for name in graph.inputs if name != "x")

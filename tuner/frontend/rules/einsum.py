@@ -131,12 +131,12 @@ def _ordered(letters: str, wanted: Collection[str]) -> str:
 
 
 def _broadcast(b: Builder, refs: list[Ref], terms: list[str]) -> frozenset[str]:
-    """Axes of an ellipsis that have one element in some operand and more in another."""
+    """Axes that have one element in some operand and more in another."""
     sizes: dict[str, set[Extent]] = {}
     for ref, term in zip(refs, terms, strict=True):
         for letter, extent in zip(term, b.extents(ref), strict=True):
             sizes.setdefault(letter, set()).add(extent)
-    return frozenset(c for c, found in sizes.items() if c.isdigit() and len(found) > 1)
+    return frozenset(c for c, found in sizes.items() if len(found) > 1)
 
 
 def _product(b: Builder, refs: list[Ref], terms: list[str], result: str) -> Ref:

@@ -30,6 +30,8 @@ UNROLLED: Final = 2
 """Updates that an element looks at one by one: each takes five nodes of the graph."""
 TABLES: Final = 4
 """How often constants may name an element: each time takes a table of its own."""
+MOST_ROWS: Final = 1 << 22
+"""Of a table, which takes five bytes for each: 20 MiB."""
 LOOKUPS: Final = 8
 """Comparisons for each element of the result that its memory traffic hides."""
 _JOINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -151,7 +153,7 @@ def _into_box(
 
 
 def _by_table(b: Builder, data: Ref, updates: Ref, rows: Any, join: str) -> Ref | None:
-    """Updates of known rows, unless a row is named too often.
+    """Updates of known rows, unless there are too many or one is named too often.
 
     The data's first axes, taken as one, are rows.
 
@@ -165,7 +167,7 @@ def _by_table(b: Builder, data: Ref, updates: Ref, rows: Any, join: str) -> Ref 
     shape, count = b.static(data), len(rows)
     width = math.prod(b.static(updates)) // count
     height = math.prod(shape) // width
-    if join and np.bincount(rows).max() > TABLES:
+    if height > MOST_ROWS or (join and np.bincount(rows).max() > TABLES):
         return None
     tables = _tables(rows, height, last_only=not join)
     written = b.reshape(updates, (count, width))
@@ -338,8 +340,12 @@ def _tensor(b: Builder, call: Call) -> Results:
     data, updates = call[0], call[1]
     shape, sizes = b.static(data), b.static(updates)
     axis = b.axis(data, call.whole("axis", -2))
-    pairs = enumerate(zip(shape, sizes, strict=True))
-    if axis == 0 or any(m > n or (m < n and k != axis) for k, (n, m) in pairs):
+    pairs = enumerate(zip(shape, sizes, strict=False))
+    if (
+        axis == 0
+        or len(shape) != len(sizes)
+        or any(m > n or (m < n and k != axis) for k, (n, m) in pairs)
+    ):
         problem = f"writes {sizes} into {shape} along axis {axis}"
         hint = "beside the axis, which is not the first, the extents are the same"
         raise InvalidModel(b.where, problem, hint=hint)

@@ -228,13 +228,12 @@ _OPENCL_ERF: Final = (
 
 # Intel's compiler (2026.22) takes a negated float, and all that is computed of it, for
 # the same in all lanes: behind a barrier every lane has that of the last one. It also
-# finds negations in products with -1 and in sign bits that are turned.
+# finds negations in products with -1 and in sign bits that are turned, and loses masked
+# lanes where one of two signs is chosen.
 _OPENCL_SIGNS: Final = MappingProxyType(
     {
-        "neg_f32": "float neg_f32(float x)"
-        " { return copysign(x, signbit(x) ? 1.0f : -1.0f); }",
-        "neg_f64": "double neg_f64(double x)"
-        " { return copysign(x, signbit(x) ? 1.0 : -1.0); }",
+        "neg_f32": "float neg_f32(float x) { return fma(x, -1.0f, -0.0f); }",
+        "neg_f64": "double neg_f64(double x) { return fma(x, -1.0, -0.0); }",
     }
 )
 
