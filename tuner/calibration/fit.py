@@ -294,10 +294,12 @@ def _seconds(timed: TimedMicro) -> float:
     """What is fitted to.
 
     Launches take longer when the threads of the runtime sleep than while they still
-    spin, and a program meets both: launches and copies count by their medians.
+    spin, and a program meets both: launches and copies count by their medians, and so
+    does what takes turns with another kernel.
     """
-    measured = timed.measured
-    if timed.micro.group in (LAUNCH, COPY) or not measured.samples:
+    measured, micro = timed.measured, timed.micro
+    meets_both = micro.group in (LAUNCH, COPY) or micro.company is not None
+    if meets_both or not measured.samples:
         return measured.seconds
     alone = float(np.percentile(measured.samples, ALONE))
     return min(alone, measured.seconds)
