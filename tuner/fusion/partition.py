@@ -296,16 +296,28 @@ def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
         out_of_time=lambda: search.effort.is_over,
     )
     chosen = without_unread(rules, columns.price, chosen, pins=pins)
+    chosen, search.turned_seconds = _rearranged(step, chosen)
+    return _or_whole(rules, columns, pins, chosen)  # one price, time or not
+
+
+def _rearranged(step: Finishing, chosen: list[Priced]) -> tuple[list[Priced], float]:
+    """Kernels side by side, and transposes in their readers, in the better order.
+
+    Transposes that share a launch are no longer alone; those that were read elsewhere
+    no longer share one.
+
+    Returns:
+        The kernels, and the seconds that transposes in their readers saved.
+    """
     joined = join_side_by_side(step, chosen)
+    best = read_turned(step, joined)
+    saved = _seconds(joined) - _seconds(best)
     turned = read_turned(step, chosen)
-    search.turned_seconds = 0.0
     if turned != chosen:
         other = join_side_by_side(step, turned)
-        if _seconds(other) < _seconds(joined):  # transposes may share a launch instead
-            search.turned_seconds = _seconds(chosen) - _seconds(turned)
-            joined = other
-    chosen = joined
-    return _or_whole(rules, columns, pins, chosen)  # one price, time or not
+        if _seconds(other) < _seconds(best):
+            best, saved = other, _seconds(chosen) - _seconds(turned)
+    return best, saved
 
 
 def _or_whole(
