@@ -5,7 +5,8 @@ it is asked for.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from service.store.errors import StoreDamaged, StoreError, StoreUnavailable
 
@@ -23,16 +24,18 @@ __all__ = [
     "upgrade_database",
 ]
 
-_HOMES = {
-    "Database": "service.store.database",
-    "connect": "service.store.database",
-    "upgrade": "service.store.schema",
-    "upgrade_database": "service.store.schema",
-}
+_HOMES: Final = MappingProxyType(
+    {
+        "Database": "service.store.database",
+        "connect": "service.store.database",
+        "upgrade": "service.store.schema",
+        "upgrade_database": "service.store.schema",
+    }
+)
 
 
 def __getattr__(name: str) -> Any:
     """A name of the list above, from the module that has it."""
     if name not in _HOMES:
-        raise AttributeError(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

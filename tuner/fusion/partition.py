@@ -287,7 +287,7 @@ def _cut_of(effort: Effort) -> tuple[str, ...]:
 
 
 def _improved(search: _Search, chosen: list[Priced]) -> list[Priced]:
-    """A solved partition without idle work, transposes alone, and kernels apart."""
+    """A solved partition without idle work, and rearranged where that costs less."""
     rules, columns, pins = search.space.rules, search.columns, search.pins
     step = Finishing(
         rules=rules,
